@@ -1,0 +1,10 @@
+"""Counts what followed what in token sequences, and drafts the likeliest continuations as a tree.
+
+It knows integers only: no text, no tensors, no model, and nothing outside the standard library.
+"""
+
+from ragla.trie.draft_tree import DraftTree, accepted_path
+from ragla.trie.drafter import Drafter, DraftLimits
+from ragla.trie.token_trie import Origin, TokenTrie
+
+__all__ = ["DraftLimits", "DraftTree", "Drafter", "Origin", "TokenTrie", "accepted_path"]
