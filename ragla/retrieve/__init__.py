@@ -1,0 +1,19 @@
+"""Reads folders of documents into an index and finds the passages that a question is about.
+
+It does not know what becomes of a passage: no prompt, no model that answers, no token, no console.
+"""
+
+from ragla.retrieve.embed import Embedder, SentenceEmbedder
+from ragla.retrieve.indexer import IndexReport, index_folders
+from ragla.retrieve.passage import Passage, ScoredPassage
+from ragla.retrieve.retriever import Retriever
+
+__all__ = [
+    "Embedder",
+    "IndexReport",
+    "Passage",
+    "Retriever",
+    "ScoredPassage",
+    "SentenceEmbedder",
+    "index_folders",
+]

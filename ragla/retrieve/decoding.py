@@ -1,0 +1,84 @@
+"""Bytes to characters: byte-order mark, strict UTF-8, declared charset, then detection on the whole file."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16, whose mark it begins with
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+# In order of preference where detection finds several equally good, as it does for short texts.
+_LEGACY = (
+    "cp1252",
+    "gb18030",
+    "shift_jis",
+    "big5",
+    "euc_kr",
+    "euc_jp",
+    "cp1251",
+    "cp1250",
+    "utf_16_le",
+    "utf_16_be",
+)
+_DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([A-Za-z0-9._-]+)""", re.IGNORECASE)
+# C0 without tab, line feed and carriage return; DEL; C1; halves of surrogate pairs.
+_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_BINARY_SHARE = 0.05
+_CLEARLY_BETTER = 0.1
+
+
+def decode(raw: bytes, declared: bool = False) -> str | None:
+    """The text of ``raw`` with control characters as spaces, or None when it is not text.
+
+    ``declared``: believe a charset named in the first two kilobytes, as HTML names it. Every replacement
+    is one for one, so offsets stay those of the decoded file.
+    """
+    text = _decode(raw, declared)
+    if text is None:
+        return None
+    clean, controls = _CONTROLS.subn(" ", text)
+    return None if controls > _BINARY_SHARE * len(text) and controls > 1 else clean
+
+
+def neutralise(text: str) -> str:
+    """Replace control characters and lone surrogates by spaces, one for one; keep tab, LF and CR."""
+    return _CONTROLS.sub(" ", text)
+
+
+def _decode(raw: bytes, declared: bool) -> str | None:
+    for mark, encoding in _MARKS:
+        if raw.startswith(mark):
+            return raw.decode(encoding, errors="replace")
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        pass
+    if declared and (named := _DECLARED.search(raw[:2048])):
+        try:
+            return raw.decode(named[1].decode("ascii"))
+        except (LookupError, UnicodeDecodeError):
+            pass
+    return _detect(raw)
+
+
+def _detect(raw: bytes) -> str | None:
+    """The best legacy encoding, judged on the whole file: a head of 4 KB may be plain ASCII."""
+    from charset_normalizer import from_bytes
+
+    matches = list(from_bytes(raw, cp_isolation=list(_LEGACY)))
+    if not matches:
+        return None
+    limit = min(match.chaos for match in matches) + _CLEARLY_BETTER
+    good = [match for match in matches if match.chaos <= limit]
+    best = max(match.coherence for match in good)
+    good = [match for match in good if match.coherence >= best - _CLEARLY_BETTER]
+    return str(min(good, key=lambda match: _preference(match.encoding)))
+
+
+def _preference(encoding: str) -> int:
+    return _LEGACY.index(encoding) if encoding in _LEGACY else len(_LEGACY)

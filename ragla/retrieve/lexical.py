@@ -1,0 +1,87 @@
+"""Words for SQLite's FTS5: how text is indexed and how a question becomes a query that is never an error."""
+
+from __future__ import annotations
+
+import math
+import re
+import sqlite3
+import unicodedata
+from collections.abc import Sequence
+
+# Runs of these have no spaces between words; FTS5's unicode61 would make one token of a whole sentence.
+_CJK = (
+    "\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    "\u0e00-\u0e7f\u1780-\u17ff\U00020000-\U0003134f"
+)
+_TOKEN = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+")
+_IS_CJK = re.compile(rf"[{_CJK}]")
+
+TOKENIZE = "porter unicode61 remove_diacritics 2"
+
+
+def tokens(text: str) -> list[str]:
+    """Words in order, lower case; a CJK run as its overlapping pairs (a single character as itself)."""
+    made: list[str] = []
+    for match in _TOKEN.finditer(unicodedata.normalize("NFKC", text).casefold()):
+        run = match[0]
+        if _IS_CJK.match(run) and len(run) > 1:
+            made.extend(run[i : i + 2] for i in range(len(run) - 1))
+        else:
+            made.append(run)
+    return made
+
+
+def indexed_text(title: str, text: str) -> str:
+    """What FTS5 is given for a passage: tokens between spaces, which its tokenizer cannot join or split."""
+    return " ".join([*tokens(title), *tokens(text)])
+
+
+def quoted(token: str) -> str:
+    """The token as an FTS5 string, so that no character of it is an operator.
+
+    A single CJK character is searched as the first half of any pair.
+    """
+    single = len(token) == 1 and _IS_CJK.match(token)
+    return '"' + token.replace('"', '""') + '"' + (" *" if single else "")
+
+
+def match_expression(query_tokens: Sequence[str]) -> str:
+    """An FTS5 expression that finds passages with any of the tokens; there must be at least one."""
+    return " OR ".join(quoted(token) for token in dict.fromkeys(query_tokens))
+
+
+def word_weights(connection: sqlite3.Connection, query_tokens: Sequence[str]) -> dict[str, float]:
+    """Inverse document frequency of each distinct token; a token no passage has weighs most.
+
+    The form of BM25 that stays positive: ``ln(1 + (N - df + 0.5) / (df + 0.5))``.
+    """
+    total = connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
+    counting = "SELECT count(*) FROM words WHERE words MATCH ?"
+    weights: dict[str, float] = {}
+    for token in dict.fromkeys(query_tokens):
+        frequency = connection.execute(counting, (quoted(token),)).fetchone()[0]
+        weights[token] = math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
+    return weights
+
+
+def best_matches(connection: sqlite3.Connection, query_tokens: Sequence[str], limit: int) -> list[int]:
+    """Chunk ids with any of the tokens, best BM25 first."""
+    if not query_tokens:
+        return []
+    query = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?"
+    rows = connection.execute(query, (match_expression(query_tokens), limit))
+    return [int(row[0]) for row in rows]
+
+
+def coverage(
+    connection: sqlite3.Connection, weights: dict[str, float], ids: Sequence[int]
+) -> dict[int, float]:
+    """For each chunk id, the share of the query's weight that its tokens carry, 0 to 1."""
+    covered = dict.fromkeys(ids, 0.0)
+    mass = sum(weights.values())
+    marks = ", ".join("?" * len(ids))
+    for token, weight in weights.items():
+        query = f"SELECT rowid FROM words WHERE words MATCH ? AND rowid IN ({marks})"
+        for row in connection.execute(query, (quoted(token), *ids)):
+            covered[row[0]] += weight / mass
+    return covered
