@@ -1,0 +1,111 @@
+"""The CPU backend: packed or integer linears, fused projections, attention whose rows stand alone.
+
+Attention sums over the rows of the cache, and a tree keeps its rows in other places than plain text
+does, so in float32 the last bit of a row would depend on the draft. Decode steps therefore attend in
+float64 and round once: the sums differ near the 16th digit and the rounded results are equal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.pytorch_utils import Conv1D
+
+from ragla.decode.backend.eager import EagerBackend
+from ragla.decode.backend.linears import PackedLinear, SharedLinear, SharedProduct
+
+ATTENTION = "ragla_cpu"
+DECODE_ROWS = 256  # more rows than any draft: prefill
+FUSED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+UNSUPPORTED = ("s_aux", "position_bias")
+
+
+class CpuBackend(EagerBackend):
+    """A transformers model on the CPU whose linears and attention have been replaced."""
+
+    name = "cpu"
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model, cache_dtype=torch.float64)
+
+
+def grouped_attention(
+    module: nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    **kwargs: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention as transformers calls it: query [1, H, T, D], key and value [1, H_kv, L, D] in float64.
+
+    The queries that share a key head are folded into rows, so keys are never repeated. Returns
+    [1, T, H, D] in the query's dtype.
+    """
+    if any(kwargs.get(name) is not None for name in UNSUPPORTED):
+        raise ValueError(f"the cpu backend has no attention with {' or '.join(UNSUPPORTED)}")
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if query.shape[2] > DECODE_ROWS and softcap is None:
+        return _prefill(query, key, value, attention_mask, scaling), None
+    _, heads, rows, width = query.shape
+    groups = key.shape[1]
+    folded = query[0].double().mul_(scaling).reshape(groups, -1, width)
+    scores = torch.matmul(folded, key[0].transpose(1, 2)).view(heads, rows, -1)
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    shares = torch.softmax(scores.add_(attention_mask[0]), dim=-1)
+    mixed = torch.matmul(shares.view(groups, -1, shares.shape[-1]), value[0])
+    return mixed.view(1, heads, rows, -1).transpose(1, 2).to(query.dtype).contiguous(), None
+
+
+def _prefill(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor, scaling: float
+) -> torch.Tensor:
+    attended = nn.functional.scaled_dot_product_attention(
+        query, key.to(query.dtype), value.to(query.dtype), attn_mask=mask, scale=scaling, enable_gqa=True
+    )
+    return attended.transpose(1, 2).contiguous()
+
+
+ALL_ATTENTION_FUNCTIONS.register(ATTENTION, grouped_attention)
+
+
+def pack_linears(model: nn.Module) -> None:
+    """Replace every linear of a float32 model by a packed one, projections of one input fused."""
+    for parent in list(model.modules()):
+        for names in FUSED:
+            parts = [getattr(parent, name, None) for name in names]
+            linears = [part for part in parts if isinstance(part, nn.Linear)]
+            if len(linears) == len(names) and len({part.in_features for part in linears}) == 1:
+                fuse(parent, names, _packed(linears), [part.out_features for part in linears])
+        for name, child in list(parent.named_children()):
+            if isinstance(child, nn.Linear):
+                setattr(parent, name, PackedLinear(child.weight, child.bias))
+            elif isinstance(child, Conv1D):
+                setattr(parent, name, PackedLinear(child.weight.T, child.bias))
+
+
+def fuse(parent: nn.Module, names: tuple[str, ...], linear: nn.Module, widths: list[int]) -> None:
+    """Put one linear where several of the parent's stood, whose outputs it computes side by side."""
+    product = SharedProduct(linear, widths)
+    for index, name in enumerate(names):
+        setattr(parent, name, SharedLinear(product, index))
+
+
+def _packed(linears: list[nn.Linear]) -> PackedLinear:
+    weight = torch.cat([part.weight for part in linears])
+    return PackedLinear(weight, joined_bias([part.bias for part in linears], [len(p.weight) for p in linears]))
+
+
+def joined_bias(biases: list[torch.Tensor | None], widths: list[int]) -> torch.Tensor | None:
+    """Biases side by side, zeros where one is missing; None where all are."""
+    if all(bias is None for bias in biases):
+        return None
+    return torch.cat(
+        [torch.zeros(w) if b is None else b.detach() for b, w in zip(biases, widths, strict=True)]
+    )

@@ -1,0 +1,76 @@
+"""Any stock causal transformers model, on any device, its model file untouched."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ragla.decode.kv_cache import KVCache
+from ragla.decode.tree_attention import QueryRows
+
+CROPPABLE_LAYERS = {"full_attention", "sliding_attention"}
+# attention that takes more than a mask to know where a token stands
+UNVERIFIABLE_TYPES = {"bloom", "falcon_h1", "mpt", "rwkv", "mamba", "mamba2"}
+
+
+class EagerBackend:
+    """Runs a transformers model with explicit masks, one per kind of layer.
+
+    The masks are additive, [1, 1, T, prefix + T] in the model's dtype, which sdpa and the models' own
+    attention both take. A model with sliding layers gets a dict of them: given one mask only, it would
+    silently lose the window.
+    """
+
+    name = "eager"
+
+    def __init__(self, model: Any, cache_dtype: torch.dtype | None = None) -> None:
+        self.model = model.eval()
+        self.config = model.config.get_text_config()
+        self.device = model.get_input_embeddings().weight.device
+        self.context_end = int(getattr(self.config, "max_position_embeddings", None) or 1 << 20)
+        self.layer_types = list(getattr(self.config, "layer_types", None) or [])
+        self.window = _window(self.config)
+        self.drafts = self.config.model_type not in UNVERIFIABLE_TYPES and (
+            set(self.layer_types) <= CROPPABLE_LAYERS
+        )
+        self._cache_dtype = cache_dtype
+
+    def new_cache(self, capacity: int) -> KVCache:
+        """An empty cache of ``capacity`` rows."""
+        return KVCache(self.config.num_hidden_layers, capacity, self._cache_dtype)
+
+    @torch.inference_mode()
+    def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
+        """Logits [T, vocabulary] of T rows, or [1, vocabulary] of the last; the cache grows by T rows."""
+        output = self.model(
+            input_ids=rows.token_ids[None],
+            position_ids=rows.positions[None],
+            attention_mask=self._masks(rows),
+            cache=cache,
+            use_cache=True,
+            logits_to_keep=1 if last_only else 0,
+        )
+        logits: torch.Tensor = output.logits[0]
+        return logits
+
+    def _masks(self, rows: QueryRows) -> torch.Tensor | dict[str, torch.Tensor]:
+        if "sliding_attention" in self.layer_types:
+            masks = {"full_attention": self._additive(rows.visible)}
+            masks["sliding_attention"] = self._additive(rows.within(self.window or 1 << 30))
+            return {kind: masks[kind] for kind in set(self.layer_types)}
+        if self.window is not None and not self.layer_types:
+            return self._additive(rows.within(self.window))
+        return self._additive(rows.visible)
+
+    def _additive(self, visible: torch.Tensor) -> torch.Tensor:
+        dtype = self.model.dtype
+        mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
+        return mask.masked_fill_(~visible, torch.finfo(dtype).min)[None, None]
+
+
+def _window(config: Any) -> int | None:
+    window = getattr(config, "sliding_window", None)
+    if not window or getattr(config, "use_sliding_window", True) is False:
+        return None
+    return int(window)

@@ -1,0 +1,94 @@
+"""How many draft nodes a step is worth, from what steps were measured to cost.
+
+Verifying T rows takes t(T); a draft's nodes come best first, so the best T maximises expected
+committed tokens per second, ``(1 + Σ P) / t(T)``. T = 1 when nothing is worth drafting, which makes
+plain decoding the floor.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import accumulate
+from time import perf_counter
+
+from ragla.decode.backend import Backend
+from ragla.decode.kv_cache import KVCache
+from ragla.decode.tree_attention import causal_rows
+from ragla.trie import DraftTree
+
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+REFRESH = 0.1  # weight of a new measurement
+REPETITIONS = 3
+
+
+class StepCost:
+    """Seconds of one forward pass over T rows, per coarse context length, measured and kept up to date.
+
+    ``table``: power of two of the context length → T → seconds.
+    """
+
+    def __init__(self, table: dict[int, dict[int, float]] | None = None) -> None:
+        self.table = table or {}
+        self._costs: dict[int, float] = {}
+
+    def prepare(self, backend: Backend, cache: KVCache, budget: int) -> None:
+        """Take the table of this context length; measure it on the cache as it is where there is none."""
+        bucket = cache.length.bit_length()
+        sizes = [size for size in SIZES if size <= budget]
+        known = self.table.get(bucket) or self._nearest(bucket)
+        missing = [size for size in sizes if size not in known]
+        self._costs = self.table[bucket] = {**known, **measure(backend, cache, missing)}
+
+    def _nearest(self, bucket: int) -> dict[int, float]:
+        if not self.table:
+            return {}
+        return self.table[min(self.table, key=lambda other: abs(other - bucket))]
+
+    def seconds(self, rows: int) -> float:
+        """Expected time of ``rows`` rows, interpolated between measured sizes, never falling with T."""
+        sizes = sorted(self._costs)
+        costs = list(accumulate((self._costs[size] for size in sizes), max))
+        at = bisect_left(sizes, rows)
+        if at == len(sizes):
+            return costs[-1] * rows / sizes[-1]
+        if sizes[at] == rows or at == 0:
+            return costs[at]
+        share = (rows - sizes[at - 1]) / (sizes[at] - sizes[at - 1])
+        return costs[at - 1] + share * (costs[at] - costs[at - 1])
+
+    def trim(self, tree: DraftTree) -> DraftTree:
+        """The part of the draft that is worth its time."""
+        if not self._costs:
+            return tree
+        expected = list(accumulate(tree.probabilities))
+        sizes = [size for size in SIZES if size < len(tree)] + [len(tree)]
+        best = max(sizes, key=lambda size: expected[size - 1] / self.seconds(size))
+        return tree if best == len(tree) else tree.truncated(best)
+
+    def record(self, rows: int, seconds: float) -> None:
+        """Learn from a real step."""
+        if not self._costs:
+            return
+        expected = self.seconds(rows)
+        nearest = min(self._costs, key=lambda size: abs(size - rows))
+        ratio = min(max(seconds / expected, 0.5), 2.0)
+        self._costs[nearest] *= 1.0 + REFRESH * (ratio - 1.0)
+
+
+def measure(backend: Backend, cache: KVCache, sizes: list[int]) -> dict[int, float]:
+    """Median seconds of forward passes over T rows behind the cached text, which is left as it was."""
+    costs: dict[int, float] = {}
+    length = cache.length
+    for size in sorted(sizes, reverse=True):
+        if length + size > min(cache.capacity, backend.context_end):
+            continue
+        times = []
+        for _ in range(REPETITIONS):
+            rows = causal_rows([0] * size, length, backend.device)
+            began = perf_counter()
+            # fetching a value waits for a device that runs ahead
+            float(backend.forward(rows, cache)[-1, 0])
+            times.append(perf_counter() - began)
+            cache.truncate(length)
+        costs[size] = sorted(times)[len(times) // 2]
+    return costs

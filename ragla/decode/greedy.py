@@ -1,0 +1,49 @@
+"""The plain loop, one token a forward pass: the oracle of every test and the baseline of every bench."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+
+import torch
+
+from ragla.decode.backend import Backend
+from ragla.decode.kv_cache import KVCache
+from ragla.decode.request import Block, DecodeRequest, Ending, cache_capacity
+from ragla.decode.stats import DecodeStats, StepStats
+from ragla.decode.tree_attention import causal_rows
+from ragla.decode.verify import TokenChooser
+
+
+def prefill(backend: Backend, cache: KVCache, request: DecodeRequest) -> torch.Tensor:
+    """Put the prompt in the cache, a bounded number of rows at a time; the last row's logits [vocabulary]."""
+    ids = request.prompt_ids
+    for start in range(0, len(ids), request.prefill_rows):
+        part = ids[start : start + request.prefill_rows]
+        logits = backend.forward(causal_rows(part, start, backend.device), cache, last_only=True)
+        cache.committed(len(part))
+    return logits[-1]
+
+
+def greedy(backend: Backend, request: DecodeRequest, stats: DecodeStats) -> Iterator[Block]:
+    """Decode without drafts; yields a block of one token a step and fills ``stats``."""
+    ending = Ending(request, backend.context_end)
+    chooser = TokenChooser(request.sampling, request.prompt_ids)
+    cache = backend.new_cache(cache_capacity(request, ending, 1))
+    began = perf_counter()
+    logits = prefill(backend, cache, request)
+    stats.prompt_tokens = len(request.prompt_ids)
+    stats.prefill_s = perf_counter() - began
+    began = perf_counter()
+    while True:
+        token = chooser.choose(logits)
+        ending.push(token)
+        stats.tokens += 1
+        stats.decode_s = perf_counter() - began
+        yield Block([token], [None])
+        if ending.reason:
+            return
+        step = perf_counter()
+        logits = backend.forward(causal_rows([token], cache.length, backend.device), cache)[-1]
+        cache.committed(1)
+        stats.steps.append(StepStats(0, 0, 1, perf_counter() - step, 0.0))

@@ -1,0 +1,69 @@
+"""What a decode cost and gained; every number is defined here and nowhere else."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class StepStats:
+    """One forward pass after prefill. Times in seconds.
+
+    ``drafted``: draft nodes verified, node 0 not counted. ``accepted``: draft tokens committed,
+    without the bonus token and without what was cut off. ``committed``: tokens committed.
+    ``expected``: accepted tokens the drafter expected.
+    """
+
+    drafted: int
+    accepted: int
+    committed: int
+    forward_s: float
+    draft_s: float
+    expected: float = 0.0
+
+
+@dataclass
+class DecodeStats:
+    """Totals of one answer. Times in seconds."""
+
+    prompt_tokens: int = 0
+    tokens: int = 0
+    copied: int = 0
+    prefill_s: float = 0.0
+    decode_s: float = 0.0
+    steps: list[StepStats] = field(default_factory=list)
+
+    @property
+    def drafted(self) -> int:
+        """Draft nodes verified."""
+        return sum(step.drafted for step in self.steps)
+
+    @property
+    def accepted(self) -> int:
+        """Draft tokens committed, bonus tokens not counted."""
+        return sum(step.accepted for step in self.steps)
+
+    @property
+    def tokens_per_step(self) -> float:
+        """Mean acceptance length: committed tokens per step, bonus included; prefill's token is no step's."""
+        return sum(step.committed for step in self.steps) / len(self.steps) if self.steps else 0.0
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Accepted over drafted."""
+        return self.accepted / self.drafted if self.drafted else 0.0
+
+    @property
+    def accepted_share(self) -> float:
+        """Share of the answer's tokens that were accepted draft tokens."""
+        return self.accepted / self.tokens if self.tokens else 0.0
+
+    @property
+    def copied_share(self) -> float:
+        """Share of committed tokens that came from a passage's or document's branch."""
+        return self.copied / self.tokens if self.tokens else 0.0
+
+    @property
+    def decode_tokens_per_s(self) -> float:
+        """Tokens after the first, per second spent after it."""
+        return (self.tokens - 1) / self.decode_s if self.tokens > 1 and self.decode_s > 0 else 0.0
