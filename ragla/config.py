@@ -17,57 +17,75 @@ class _Section(BaseModel):
 class RetrieveSettings(_Section):
     """How documents become passages and how a question finds them."""
 
-    embedder: str = Field("minilm-l6", description="Embedding model: registry name, folder or hub id.")
-    chunk_tokens: int = Field(180, ge=16, le=4096, description="Longest passage, in the embedder's tokens.")
-    chunk_overlap: int = Field(0, ge=0, description="Tokens shared by neighbouring passages.")
-    batch_size: int = Field(32, ge=1, le=4096, description="Passages embedded at once.")
-    faiss_index: str = Field("Flat", description="faiss.index_factory string.")
-    top_k: int = Field(4, ge=1, le=100, description="Passages handed to the prompt.")
+    embedder: str = Field(
+        default="minilm-l6", description="Embedding model: registry name, folder or hub id."
+    )
+    chunk_tokens: int = Field(
+        default=180, ge=16, le=4096, description="Longest passage, in the embedder's tokens."
+    )
+    chunk_overlap: int = Field(default=0, ge=0, description="Tokens shared by neighbouring passages.")
+    batch_size: int = Field(default=32, ge=1, le=4096, description="Passages embedded at once.")
+    faiss_index: str = Field(default="Flat", description="faiss.index_factory string.")
+    top_k: int = Field(default=4, ge=1, le=100, description="Passages handed to the prompt.")
     relevance_floor: float = Field(
-        0.3, ge=-1.0, le=1.0, description="Passages scoring below are not relevant; none left: not answered."
+        default=0.3,
+        ge=-1.0,
+        le=1.0,
+        description="Passages scoring below are not relevant; none left: not answered.",
     )
 
 
 class PromptSettings(_Section):
     """How passages and question become a prompt."""
 
-    token_budget: int = Field(1024, ge=64, description="Most prompt tokens spent on passages.")
-    instruction: str | None = Field(None, description="Replaces the built-in system text.")
+    token_budget: int = Field(default=1024, ge=64, description="Most prompt tokens spent on passages.")
+    instruction: str | None = Field(default=None, description="Replaces the built-in system text.")
 
 
 class DecodeSettings(_Section):
     """Which model answers, and how its tokens are drafted and verified."""
 
-    model: str = Field("qwen2.5-coder-1.5b", description="Registry name, folder, .gguf file or hub id.")
-    backend: Literal["auto", "eager", "cpu"] = Field("auto", description="How one forward pass runs.")
-    device: str = Field("auto", description="auto, cpu, cuda, cuda:0, mps.")
+    model: str = Field(
+        default="qwen2.5-coder-1.5b", description="Registry name, folder, .gguf file or hub id."
+    )
+    backend: Literal["auto", "eager", "cpu"] = Field(default="auto", description="How one forward pass runs.")
+    device: str = Field(default="auto", description="auto, cpu, cuda, cuda:0, mps.")
     dtype: Literal["auto", "float32", "bfloat16", "float16", "int8"] = Field(
-        "auto", description="int8: 8-bit integer linears of the cpu backend."
+        default="auto", description="int8: 8-bit integer linears of the cpu backend."
     )
-    threads: int = Field(0, ge=0, description="CPU threads; 0: all cores.")
+    threads: int = Field(default=0, ge=0, description="CPU threads; 0: all cores.")
     quantization: dict[str, str | int | float | bool] | None = Field(
-        None, description="A transformers quantisation config, with its quant_method."
+        default=None, description="A transformers quantisation config, with its quant_method."
     )
-    trust_remote_code: bool = Field(False, description="Run code that comes with a model. Never from a project file.")
-    draft_budget: int = Field(64, ge=1, le=256, description="Most nodes verified a step (decoding_length).")
+    trust_remote_code: bool = Field(
+        default=False, description="Run code that comes with a model. Never from a project file."
+    )
+    draft_budget: int = Field(
+        default=64, ge=1, le=256, description="Most nodes verified a step (decoding_length)."
+    )
     cost_aware: bool = Field(
-        True, description="Verify only as many nodes as the measured step cost pays for; false: the whole budget."
+        default=True,
+        description="Verify only as many nodes as the measured step cost pays for; false: the whole budget.",
     )
-    max_depth: int = Field(12, ge=1, le=64, description="Longest drafted branch (branch_length).")
-    shape: Literal["tree", "parallel", "single"] = Field("tree", description="Form of the draft.")
-    order: int = Field(8, ge=1, le=16, description="Longest context the trie matches, in tokens.")
+    max_depth: int = Field(default=12, ge=1, le=64, description="Longest drafted branch (branch_length).")
+    shape: Literal["tree", "parallel", "single"] = Field(default="tree", description="Form of the draft.")
+    order: int = Field(default=8, ge=1, le=16, description="Longest context the trie matches, in tokens.")
     barred_anchors: tuple[str, ...] = Field(
-        (), description="Tokens that alone are too weak a context to draft from (stop_words)."
+        default=(), description="Tokens that alone are too weak a context to draft from (stop_words)."
     )
-    answer_trie_nodes: int = Field(200_000, ge=0, description="Bound of the trie of earlier answers; 0: off.")
-    max_new_tokens: int = Field(256, ge=1, description="Longest answer, in tokens.")
-    stop: tuple[str, ...] = Field((), description="Strings that end the answer; not part of it.")
-    temperature: float = Field(0.0, ge=0.0, le=10.0, description="0: greedy.")
-    top_k: int = Field(0, ge=0, description="Sample among the k best; 0: all.")
-    top_p: float = Field(1.0, gt=0.0, le=1.0, description="Sample among the smallest set with this mass.")
-    repetition_penalty: float = Field(1.0, gt=0.0, description="1: none.")
-    seed: int = Field(0, ge=0, description="Seed of sampling.")
-    debug: bool = Field(False, description="Print each step's draft tree on stderr.")
+    answer_trie_nodes: int = Field(
+        default=200_000, ge=0, description="Bound of the trie of earlier answers; 0: off."
+    )
+    max_new_tokens: int = Field(default=256, ge=1, description="Longest answer, in tokens.")
+    stop: tuple[str, ...] = Field(default=(), description="Strings that end the answer; not part of it.")
+    temperature: float = Field(default=0.0, ge=0.0, le=10.0, description="0: greedy.")
+    top_k: int = Field(default=0, ge=0, description="Sample among the k best; 0: all.")
+    top_p: float = Field(
+        default=1.0, gt=0.0, le=1.0, description="Sample among the smallest set with this mass."
+    )
+    repetition_penalty: float = Field(default=1.0, gt=0.0, description="1: none.")
+    seed: int = Field(default=0, ge=0, description="Seed of sampling.")
+    debug: bool = Field(default=False, description="Print each step's draft tree on stderr.")
 
 
 class Profile(_Section):
