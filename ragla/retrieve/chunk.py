@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
-from bisect import bisect_right
-from collections.abc import Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from ragla.errors import UsageError
@@ -25,6 +28,8 @@ TITLE_TOKENS = 32
 _CHARACTERS_PER_TOKEN = 12
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
+# What a heading consists of: its line, and the underline of a setext heading.
+_HEADING_BLOCK = re.compile(r"\A[^\r\n]*(?:\r\n|\n|\r|\Z)(?: {0,3}(?:=+|-+)[ \t]*(?:\r\n|\n|\r|\Z))?")
 _BLANK_LINES = re.compile(r"(?:[^\S\r\n]*(?:\r\n|\n|\r))+")
 
 
@@ -64,25 +69,24 @@ class Chunker:
         self._overlap = overlap
 
     def chunks(self, document: Document) -> list[Chunk]:
-        """The chunks of a document, in order; none is blank."""
+        """The chunks of a document, in order; none is blank.
+
+        Headings that the splitter parts from their text are left out: they are the title of what follows.
+        """
         text = document.text
         line_starts = [0, *(match.end() for match in _LINE_END.finditer(text))]
-        has_headings = document.kind in ("markdown", "html")
-        heading_starts, paths = heading_paths(text) if has_headings else ([], [])
-        made: list[Chunk] = []
-        for start, end in self._spans(document):
-            above = bisect_right(heading_starts, start) - 1
-            made.append(
-                Chunk(
-                    start,
-                    end,
-                    bisect_right(line_starts, start),
-                    bisect_right(line_starts, end - 1),
-                    paths[above] if above >= 0 else "",
-                    bisect_right(document.page_starts, start) or None,
-                )
+        outline = _Outline(text) if document.kind in ("markdown", "html") else _Outline("")
+        return [
+            Chunk(
+                start,
+                end,
+                bisect_right(line_starts, start),
+                bisect_right(line_starts, end - 1),
+                outline.title(start),
+                bisect_right(document.page_starts, start) or None,
             )
-        return made
+            for start, end in outline.sectioned(self._spans(document), text)
+        ]
 
     def _spans(self, document: Document) -> Iterator[tuple[int, int]]:
         for start, piece in self._splitter(document.kind).chunk_indices(document.text):
@@ -116,6 +120,55 @@ def _trimmed(start: int, piece: str) -> Iterator[tuple[int, int]]:
     start += blank.end() if blank else 0
     if start < end:
         yield start, end
+
+
+class _Outline:
+    """The headings of a text and the sections they begin."""
+
+    def __init__(self, text: str) -> None:
+        self._headings = heading_paths(text)
+        offsets = [offset for offset, _ in self._headings]
+        # Headings that follow each other directly begin one section.
+        self._sections = offsets[:1] + [
+            right for left, right in pairwise(offsets) if _without_heading(text[left:right]).strip()
+        ]
+        self._offsets = frozenset(offsets)
+
+    def _next_section(self, position: int) -> float:
+        following = bisect_right(self._sections, position)
+        return self._sections[following] if following < len(self._sections) else math.inf
+
+    def title(self, position: int) -> str:
+        """Path of the innermost heading of the section at ``position``."""
+        above = bisect_left(self._headings, self._next_section(position), key=itemgetter(0)) - 1
+        return self._headings[above][1] if above >= 0 and self._sections[0] <= position else ""
+
+    def sectioned(self, spans: Iterable[tuple[int, int]], text: str) -> list[tuple[int, int]]:
+        """The spans, cut where a section begins, so that no passage carries the title of another."""
+        cut: list[tuple[int, int]] = []
+        for start, end in spans:
+            inside = self._sections[bisect_right(self._sections, start) : bisect_left(self._sections, end)]
+            for left, right in pairwise([start, *inside, end]):
+                cut.extend(_trimmed(left, text[left:right]))
+        following = [*(start for start, _ in cut), math.inf][1:]
+        return [
+            span
+            for span, after in zip(cut, following, strict=True)
+            if self._has_body(span, text) or after >= self._next_section(span[0])
+        ]
+
+    def _has_body(self, span: tuple[int, int], text: str) -> bool:
+        start, end = span
+        first, last = (bisect_right(self._headings, at, key=itemgetter(0)) for at in (start, end - 1))
+        inside = [offset for offset, _ in self._headings[first:last]]
+        return any(
+            (_without_heading(text[left:right]) if left in self._offsets else text[left:right]).strip()
+            for left, right in pairwise([start, *inside, end])
+        )
+
+
+def _without_heading(text: str) -> str:
+    return _HEADING_BLOCK.sub("", text, count=1)
 
 
 def embedded_text(embedder: Embedder, title: str, text: str) -> str:

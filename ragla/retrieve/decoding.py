@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import re
 
 _MARKS = (
@@ -30,6 +31,7 @@ _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([A-Za-z0-9._-]+)
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _BINARY_SHARE = 0.05
 _CLEARLY_BETTER = 0.1
+_TELLING_BYTES = 200_000
 
 
 def decode(raw: bytes, declared: bool = False) -> str | None:
@@ -67,17 +69,32 @@ def _decode(raw: bytes, declared: bool) -> str | None:
 
 
 def _detect(raw: bytes) -> str | None:
-    """The best legacy encoding, judged on the whole file: a head of 4 KB may be plain ASCII."""
+    """The legacy encoding that suits the telling lines best and decodes the whole file."""
     from charset_normalizer import from_bytes
 
-    matches = list(from_bytes(raw, cp_isolation=list(_LEGACY)))
+    matches = list(from_bytes(_telling_lines(raw), cp_isolation=list(_LEGACY)))
     if not matches:
         return None
     limit = min(match.chaos for match in matches) + _CLEARLY_BETTER
     good = [match for match in matches if match.chaos <= limit]
     best = max(match.coherence for match in good)
     good = [match for match in good if match.coherence >= best - _CLEARLY_BETTER]
-    return str(min(good, key=lambda match: _preference(match.encoding)))
+    for encoding in sorted((match.encoding for match in good), key=_preference):
+        with contextlib.suppress(UnicodeDecodeError):
+            return raw.decode(encoding)
+    return None
+
+
+def _telling_lines(raw: bytes) -> bytes:
+    """The lines with bytes beyond ASCII, from the whole file.
+
+    The detector samples a few places; in a long file with one foreign line at its end it would see ASCII.
+    """
+    if b"\0" in raw:  # UTF-16 without a mark, or binary: its lines are not to be told apart
+        return raw
+    telling = b"".join(line for line in raw.splitlines(keepends=True) if not line.isascii())
+    head = telling[:_TELLING_BYTES].rpartition(b"\n")[0]  # whole lines: half a character would mislead
+    return head if head and len(telling) > _TELLING_BYTES else telling
 
 
 def _preference(encoding: str) -> int:

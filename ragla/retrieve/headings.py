@@ -11,20 +11,18 @@ _SETEXT = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _PARAGRAPH = re.compile(r" {0,3}(?![-+*>#|]|\d+[.)])\S")
 
 
-def heading_paths(text: str) -> tuple[list[int], list[str]]:
-    """Offsets of the headings and, for each, its path such as ``Travel > Booking``.
+def heading_paths(text: str) -> list[tuple[int, str]]:
+    """The offset of each heading and its path, such as ``Travel > Booking``, in order.
 
     ATX and setext headings of CommonMark; lines inside fenced code are no headings.
     """
-    offsets: list[int] = []
-    paths: list[str] = []
+    paths: list[tuple[int, str]] = []
     open_headings: list[tuple[int, str]] = []
     for offset, level, name in _headings(text):
         open_headings = [heading for heading in open_headings if heading[0] < level]
         open_headings.append((level, name))
-        offsets.append(offset)
-        paths.append(" > ".join(title for _, title in open_headings if title))
-    return offsets, paths
+        paths.append((offset, " > ".join(title for _, title in open_headings if title)))
+    return paths
 
 
 def _headings(text: str) -> list[tuple[int, int, str]]:

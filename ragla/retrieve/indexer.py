@@ -2,49 +2,21 @@
 
 from __future__ import annotations
 
-import errno
-import hashlib
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from filelock import FileLock, Timeout
-
 from ragla.config import RetrieveSettings
-from ragla.errors import IndexLocked, RaglaError
-from ragla.retrieve.chunk import CHUNKER, Chunk, Chunker, embedded_text
-from ragla.retrieve.dense import DenseIndex
-from ragla.retrieve.embed import Embedder, Vectors
-from ragla.retrieve.events import (
-    BatchStored,
-    FileRead,
-    FileRemoved,
-    FilesFound,
-    FileSkipped,
-    OnEvent,
-    PassagesEmbedded,
-)
-from ragla.retrieve.read import MAX_BYTES, Document, NotIndexable, read_document
-from ragla.retrieve.store import (
-    LOCK,
-    FileRecord,
-    IndexedFile,
-    Store,
-    current_database,
-    disk_full,
-    make_current,
-    next_database,
-    now_ns,
-)
-from ragla.retrieve.walk import FoundFile, Unreached, resolve_roots, walk
-
-# A batch is stored when it holds this many passages or files: what a kill can cost.
-_BATCH_PASSAGES = 256
-_BATCH_FILES = 200
-# A file changed within a tick of its being read may look unchanged for ever after; such files are read again.
-_CLOCK_TICK_NS = 2_000_000_000
+from ragla.errors import IndexUnusable
+from ragla.retrieve.chunk import CHUNKER, Chunker
+from ragla.retrieve.embed import Embedder
+from ragla.retrieve.events import Event, OnEvent
+from ragla.retrieve.layout import current_database, discard, make_current, next_database, writing
+from ragla.retrieve.read import MAX_BYTES
+from ragla.retrieve.store import Store
+from ragla.retrieve.update import Update
+from ragla.retrieve.walk import resolve_roots
 
 
 @dataclass(frozen=True)
@@ -70,12 +42,16 @@ def fingerprint_of(settings: RetrieveSettings, embedder: Embedder) -> dict[str, 
     }
 
 
+def _ignore(event: Event) -> None:
+    """Nobody draws the progress."""
+
+
 def index_folders(
     roots: Sequence[Path],
     index_dir: Path,
     settings: RetrieveSettings,
     embedder: Embedder,
-    on_event: OnEvent = lambda event: None,
+    on_event: OnEvent = _ignore,
     *,
     rebuild: bool = False,
     max_bytes: int = MAX_BYTES,
@@ -93,46 +69,19 @@ def index_folders(
     folders = resolve_roots(roots)
     chunker = Chunker(embedder, settings.chunk_tokens, settings.chunk_overlap)
     index_dir = Path(index_dir).resolve()
-    with _locked(index_dir):
+    with writing(index_dir):
         store = _open(index_dir, fingerprint_of(settings, embedder), rebuild)
         try:
-            run = _Run(store, chunker, embedder, settings, on_event, max_bytes)
-            run.update(folders, index_dir)
+            update = Update(store, chunker, embedder, settings, on_event, max_bytes)
+            update.run(folders, index_dir)
             total = store.passage_count()
         finally:
             store.close()
         make_current(store.database)
-    return run.report(total, time.monotonic() - started)
-
-
-class _locked:
-    """Holds the one writer's lock of an index folder, which it creates."""
-
-    def __init__(self, index_dir: Path) -> None:
-        try:
-            index_dir.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RaglaError(
-                f"{index_dir}: cannot be created: {error.strerror}", hint="name another index folder"
-            ) from error
-        self._lock = FileLock(index_dir / LOCK)
-        self._index_dir = index_dir
-
-    def __enter__(self) -> None:
-        try:
-            self._lock.acquire(timeout=0)
-        except Timeout as error:
-            raise IndexLocked(
-                f"{self._index_dir}: another process is writing this index",
-                hint="wait until it has finished and run the command again",
-            ) from error
-        except OSError as error:
-            raise RaglaError(
-                f"{self._index_dir}: cannot be written: {error.strerror}", hint="name another index folder"
-            ) from error
-
-    def __exit__(self, *exception: object) -> None:
-        self._lock.release()
+    return IndexReport(
+        update.indexed, update.unchanged, update.removed, tuple(update.skipped), tuple(update.remarks),
+        update.embedded, total, time.monotonic() - started,
+    )  # fmt: skip
 
 
 def _open(index_dir: Path, fingerprint: dict[str, str], rebuild: bool) -> Store:
@@ -140,218 +89,13 @@ def _open(index_dir: Path, fingerprint: dict[str, str], rebuild: bool) -> Store:
     if current is not None and not rebuild:
         return Store.write(current, fingerprint)
     database = next_database(index_dir, current)
-    store = Store.write(database, fingerprint)
+    try:
+        store = Store.write(database, fingerprint)
+    except IndexUnusable:
+        if not rebuild:
+            raise
+        discard(database)  # the rest of a rebuild with other settings
+        store = Store.write(database, fingerprint)
     if current is None:
         make_current(database)
     return store
-
-
-@dataclass
-class _Pending:
-    """Files read and cut, waiting to be embedded and stored."""
-
-    files: list[tuple[FileRecord, Document, list[Chunk]]] = field(default_factory=list)
-    skipped: list[FileRecord] = field(default_factory=list)
-
-    @property
-    def is_full(self) -> bool:
-        passages = sum(len(chunks) for _, _, chunks in self.files)
-        return passages >= _BATCH_PASSAGES or len(self.files) + len(self.skipped) >= _BATCH_FILES
-
-
-class _Run:
-    def __init__(
-        self, store: Store, chunker: Chunker, embedder: Embedder,
-        settings: RetrieveSettings, on_event: OnEvent, max_bytes: int,
-    ) -> None:  # fmt: skip
-        self._store = store
-        self._chunker = chunker
-        self._embedder = embedder
-        self._settings = settings
-        self._on_event = on_event
-        self._max_bytes = max_bytes
-        self._known = store.files()
-        self._pending = _Pending()
-        self._embedded = 0
-        self._indexed = self._unchanged = self._removed = 0
-        self._skipped: list[tuple[str, str]] = []
-        self._remarks: list[tuple[str, str]] = []
-
-    def report(self, total: int, seconds: float) -> IndexReport:
-        return IndexReport(
-            self._indexed, self._unchanged, self._removed,
-            tuple(self._skipped), tuple(self._remarks), self._embedded, total, seconds,
-        )  # fmt: skip
-
-    def update(self, folders: list[Path], index_dir: Path) -> None:
-        found, unreached = self._walk(folders, index_dir)
-        self._drop_gone(folders, found, unreached)
-        to_read = [file for file in found if not self._is_unchanged(file)]
-        self._unchanged = len(found) - len(to_read)
-        self._on_event(FilesFound(len(found), len(to_read)))
-        for file in to_read:
-            self._take(file)
-            if self._pending.is_full:
-                self._flush()
-        self._flush()
-        self._write_dense()
-
-    def _walk(self, folders: list[Path], index_dir: Path) -> tuple[list[FoundFile], list[Unreached]]:
-        found: list[FoundFile] = []
-        unreached: list[Unreached] = []
-        for item in walk(folders, excluded=index_dir):
-            if isinstance(item, FoundFile):
-                found.append(item)
-            else:
-                unreached.append(item)
-                self._skip(str(item.absolute), item.reason)
-        return found, unreached
-
-    def _drop_gone(self, folders: list[Path], found: list[FoundFile], unreached: list[Unreached]) -> None:
-        """Forget files that are no longer there; below a folder that cannot be read nobody knows."""
-        here = {str(file.absolute) for file in found} | {str(item.absolute) for item in unreached}
-        closed = [item.absolute for item in unreached if item.is_folder]
-        gone = [
-            absolute
-            for absolute in self._known
-            if absolute not in here and _below(absolute, folders) and not _below(absolute, closed)
-        ]
-        if not gone:
-            return
-        self._store.remove(gone)
-        self._removed = len(gone)
-        for absolute in gone:
-            self._on_event(FileRemoved(absolute))
-
-    def _is_unchanged(self, file: FoundFile) -> bool:
-        known = self._known.get(str(file.absolute))
-        if known is None or known.status != "indexed":
-            return False
-        same = (known.size, known.mtime_ns, known.ctime_ns, known.inode) == (
-            file.size, file.mtime_ns, file.ctime_ns, file.inode,
-        )  # fmt: skip
-        return same and max(file.mtime_ns, file.ctime_ns) < known.read_ns - _CLOCK_TICK_NS
-
-    def _take(self, file: FoundFile) -> None:
-        """Read a file and cut it; what cannot be read is noted and the run goes on."""
-        record = _record(file)
-        known = self._known.get(record.absolute)
-        try:
-            raw = self._bytes(file)
-        except OSError as error:
-            # Its old passages stay: an unreachable share must not empty the index.
-            self._skip(record.absolute, f"cannot be read: {error.strerror}")
-            if known is None:
-                self._pending.skipped.append(replace(record, status="skipped", reason=error.strerror))
-            return
-        except NotIndexable as reason:
-            self._give_up(record, str(reason))
-            return
-        record = replace(record, sha256=hashlib.sha256(raw).hexdigest())
-        if known is not None and known.status == "indexed" and known.sha256 == record.sha256:
-            self._store.touch([replace(record, root=known.root, path=known.path, reason=known.reason)])
-            self._unchanged += 1
-            return
-        self._cut(record, raw)
-
-    def _bytes(self, file: FoundFile) -> bytes:
-        """The content, of at most ``max_bytes`` even when the file grows meanwhile."""
-        with file.absolute.open("rb") as opened:
-            raw = opened.read(self._max_bytes + 1)
-        if len(raw) > self._max_bytes:
-            size = max(file.size, len(raw))
-            raise NotIndexable(f"too large: {size / 1e6:.1f} MB, the limit is {self._max_bytes / 1e6:.1f} MB")
-        return raw
-
-    def _cut(self, record: FileRecord, raw: bytes) -> None:
-        try:
-            document = read_document(record.path, raw)
-        except NotIndexable as reason:
-            self._give_up(record, str(reason))
-            return
-        chunks = self._chunker.chunks(document)
-        if document.remark:
-            self._remarks.append((record.absolute, document.remark))
-        self._pending.files.append((replace(record, reason=document.remark), document, chunks))
-        self._on_event(FileRead(record.absolute, len(chunks)))
-
-    def _give_up(self, record: FileRecord, reason: str) -> None:
-        self._pending.skipped.append(replace(record, status="skipped", reason=reason))
-        self._skip(record.absolute, reason)
-
-    def _skip(self, path: str, reason: str) -> None:
-        self._skipped.append((path, reason))
-        self._on_event(FileSkipped(path, reason))
-
-    def _flush(self) -> None:
-        """Embed and store what is pending, in one transaction."""
-        pending, self._pending = self._pending, _Pending()
-        if not pending.files and not pending.skipped:
-            return
-        vectors = self._embed(pending)
-        indexed = [
-            IndexedFile(record, document.text, chunks, part)
-            for (record, document, chunks), part in zip(pending.files, _split(vectors, pending), strict=True)
-        ]
-        self._store.put(indexed, pending.skipped)
-        self._indexed += len(indexed)
-        self._on_event(BatchStored(len(indexed)))
-
-    def _embed(self, pending: _Pending) -> Vectors:
-        texts = [
-            embedded_text(self._embedder, chunk.title, document.text[chunk.start : chunk.end])
-            for _, document, chunks in pending.files
-            for chunk in chunks
-        ]
-        parts = [np.zeros((0, self._embedder.dimension), dtype=np.float32)]
-        # Sorted by length within a part, which the embedder does, and short enough to show progress.
-        for start in range(0, len(texts), _BATCH_PASSAGES):
-            parts.append(
-                self._embedder.encode_passages(
-                    texts[start : start + _BATCH_PASSAGES], self._settings.batch_size
-                )
-            )
-            self._embedded += len(parts[-1])
-            self._on_event(PassagesEmbedded(self._embedded))
-        return np.concatenate(parts)
-
-    def _write_dense(self) -> None:
-        """Write the FAISS file anew when the passages changed since the last one."""
-        store, factory = self._store, self._settings.faiss_index
-        record = store.dense_record()
-        generation = store.generation()
-        dimension = self._embedder.dimension
-        if (
-            record
-            and (record.generation, record.factory) == (generation, factory)
-            and store.dense_path.is_file()
-        ):
-            return
-        ids, vectors = store.vectors(dimension)
-        index = DenseIndex.build(ids, vectors, dimension, factory)
-        try:
-            store.record_dense(index.save(store.dense_path, generation, factory))
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise disk_full(store.database) from error
-            raise RaglaError(
-                f"{store.dense_path}: cannot be written: {error.strerror}", hint="run the same command again"
-            ) from error
-
-
-def _record(file: FoundFile) -> FileRecord:
-    return FileRecord(
-        str(file.absolute), str(file.root), file.path, file.size, file.mtime_ns, file.ctime_ns, file.inode,
-        now_ns(), None, "indexed", None,
-    )  # fmt: skip
-
-
-def _below(absolute: str, folders: Iterable[Path]) -> bool:
-    return any(Path(absolute).is_relative_to(folder) for folder in folders)
-
-
-def _split(vectors: Vectors, pending: _Pending) -> Iterator[Vectors]:
-    start = 0
-    for _, _, chunks in pending.files:
-        yield vectors[start : start + len(chunks)]
-        start += len(chunks)

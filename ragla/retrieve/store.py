@@ -5,23 +5,22 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragla.errors import IndexUnusable, RaglaError
+from ragla.errors import IndexUnusable
 from ragla.retrieve.chunk import Chunk
-from ragla.retrieve.dense import DenseRecord, write_durably
+from ragla.retrieve.dense import DenseRecord
 from ragla.retrieve.embed import Vectors
+from ragla.retrieve.faults import database_errors, rebuild_hint
+from ragla.retrieve.layout import current_database
 from ragla.retrieve.lexical import TOKENIZE, indexed_text
 
 SCHEMA_VERSION = "1"
-CURRENT = "current"
-LOCK = "index.lock"
 _BUSY_SECONDS = 30.0
 
 _SCHEMA = f"""
@@ -69,44 +68,6 @@ class IndexedFile:
     text: str
     chunks: Sequence[Chunk]
     vectors: Vectors
-
-
-def rebuild_hint(roots: Iterable[str] = ()) -> str:
-    """The command that makes the index anew."""
-    return "ragla index --rebuild " + (" ".join(roots) or "FOLDER")
-
-
-@contextlib.contextmanager
-def database_errors(database: Path) -> Iterator[None]:
-    """Turn what SQLite raises into errors a user can act on."""
-    try:
-        yield
-    except sqlite3.OperationalError as error:
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-            raise disk_full(database) from error
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
-            raise IndexUnusable(f"{database}: busy", hint="wait for `ragla index` to finish") from error
-        raise IndexUnusable(f"{database}: {error}", hint=rebuild_hint()) from error
-    except sqlite3.DatabaseError as error:
-        raise IndexUnusable(f"{database}: damaged: {error}", hint=rebuild_hint()) from error
-
-
-def disk_full(path: Path) -> RaglaError:
-    """The error for a full disk."""
-    return RaglaError(
-        f"{path.parent}: the disk is full; what was indexed before is kept",
-        hint="free some space and run the same `ragla index` again",
-    )
-
-
-def current_database(index_dir: Path) -> Path | None:
-    """The database readers are to use, or None when there is no index."""
-    try:
-        name = (index_dir / CURRENT).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        return None
-    path = index_dir / name
-    return path if name.startswith("passages-") and path.is_file() else None
 
 
 class Store:
@@ -224,28 +185,32 @@ class Store:
             rows = self.connection.execute(f"SELECT {columns} FROM files").fetchall()
         return {row[0]: FileRecord(*row) for row in rows}
 
-    def put(self, indexed: Sequence[IndexedFile] = (), records: Sequence[FileRecord] = ()) -> None:
+    def put(
+        self,
+        indexed: Sequence[IndexedFile] = (),
+        skipped: Sequence[FileRecord] = (),
+        touched: Sequence[FileRecord] = (),
+    ) -> None:
         """Store a batch in one transaction.
 
-        ``indexed`` replace whatever their files had before; ``records`` without text (skipped files) drop it.
+        ``indexed`` files replace what was there, ``skipped`` ones lose their text, ``touched`` ones keep it.
         """
         with self.transaction():
-            for record in records:
+            self._update(touched)
+            for record in skipped:
                 self._drop([record.absolute])
                 self._insert_file(record)
             for file in indexed:
                 self._drop([file.record.absolute])
                 self._insert_document(self._insert_file(file.record), file)
-            self._changed()
+            if indexed or skipped:
+                self._changed()
 
-    def touch(self, records: Sequence[FileRecord]) -> None:
-        """Replace what is known of files, leaving their text and passages as they are."""
+    def _update(self, records: Sequence[FileRecord]) -> None:
         columns = [name for name in FileRecord.__dataclass_fields__ if name != "absolute"]
         assignments = ", ".join(f"{name} = :{name}" for name in columns)
-        with self.transaction() as connection:
-            connection.executemany(
-                f"UPDATE files SET {assignments} WHERE absolute = :absolute", [asdict(r) for r in records]
-            )
+        statement = f"UPDATE files SET {assignments} WHERE absolute = :absolute"
+        self.connection.executemany(statement, [asdict(record) for record in records])
 
     def remove(self, absolutes: Sequence[str]) -> None:
         """Forget files and all that came of them, in one transaction."""
@@ -312,39 +277,9 @@ class Store:
         return self.database.with_name(self.database.stem.replace("passages", "vectors") + ".faiss")
 
 
-def next_database(index_dir: Path, current: Path | None) -> Path:
-    """The name a rebuilt index takes; the same again after an interrupted rebuild."""
-    number = int(current.stem.rpartition("-")[2]) if current is not None else 0
-    return index_dir / f"passages-{number + 1}.sqlite"
-
-
-def make_current(database: Path) -> None:
-    """Point readers to ``database`` in one step, then delete what older ones left."""
-    write_durably(database.with_name(CURRENT), database.name.encode("ascii"))
-    keep = database.stem.rpartition("-")[2]
-    for path in database.parent.iterdir():
-        if (
-            path.name.startswith(("passages-", "vectors-"))
-            and path.name.split(".")[0].rpartition("-")[2] != keep
-        ):
-            with contextlib.suppress(OSError):  # an open file on Windows; the next run deletes it
-                path.unlink()
-
-
-def discard(database: Path) -> None:
-    """Delete a database that was never made current, with its companions."""
-    for path in database.parent.glob(database.name + "*"):
-        path.unlink()
-
-
 def _connect(database: Path, mode: str) -> sqlite3.Connection:
     with database_errors(database):
         return sqlite3.connect(
             f"{database.resolve().as_uri()}?mode={mode}",
             uri=True, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False,
         )  # fmt: skip
-
-
-def now_ns() -> int:
-    """Wall clock, comparable with file times."""
-    return time.time_ns()

@@ -1,0 +1,257 @@
+"""One run over the folders: what changed is read, embedded and stored; what is gone is dropped."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from ragla.config import RetrieveSettings
+from ragla.errors import RaglaError
+from ragla.retrieve.chunk import Chunk, Chunker, embedded_text
+from ragla.retrieve.dense import DenseIndex
+from ragla.retrieve.embed import Embedder, Vectors
+from ragla.retrieve.events import (
+    BatchStored,
+    FileRead,
+    FileRemoved,
+    FilesFound,
+    FileSkipped,
+    OnEvent,
+    PassagesEmbedded,
+)
+from ragla.retrieve.faults import disk_full
+from ragla.retrieve.read import Document, NotIndexable, read_document
+from ragla.retrieve.store import FileRecord, IndexedFile, Store
+from ragla.retrieve.walk import FoundFile, Unreached, walk
+
+# A batch is stored when it holds this many passages or files: what a kill can cost.
+_BATCH_PASSAGES = 256
+_BATCH_FILES = 200
+# A file changed within a tick of its being read may look unchanged for ever after; such files are read again.
+_CLOCK_TICK_NS = 2_000_000_000
+
+
+@dataclass
+class _Pending:
+    """Files read and cut, waiting to be embedded and stored."""
+
+    files: list[tuple[FileRecord, Document, list[Chunk]]] = field(default_factory=list)
+    skipped: list[FileRecord] = field(default_factory=list)
+    touched: list[FileRecord] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        return len(self.files) + len(self.skipped) + len(self.touched)
+
+    @property
+    def is_full(self) -> bool:
+        passages = sum(len(chunks) for _, _, chunks in self.files)
+        return passages >= _BATCH_PASSAGES or self.count >= _BATCH_FILES
+
+
+class Update:
+    """One run over the folders; its counts are the report."""
+
+    def __init__(
+        self, store: Store, chunker: Chunker, embedder: Embedder,
+        settings: RetrieveSettings, on_event: OnEvent, max_bytes: int,
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._chunker = chunker
+        self._embedder = embedder
+        self._settings = settings
+        self._on_event = on_event
+        self._max_bytes = max_bytes
+        self._known = store.files()
+        self._pending = _Pending()
+        self.embedded = 0
+        self.indexed = self.unchanged = self.removed = 0
+        self.skipped: list[tuple[str, str]] = []
+        self.remarks: list[tuple[str, str]] = []
+
+    def run(self, folders: list[Path], index_dir: Path) -> None:
+        """Drop what is gone, then read, embed and store what is new or changed, batch by batch."""
+        found, unreached = self._walk(folders, index_dir)
+        self._drop_gone(folders, found, unreached)
+        to_read = [file for file in found if not self._is_unchanged(file)]
+        self.unchanged = len(found) - len(to_read)
+        self._on_event(FilesFound(len(found), len(to_read)))
+        for file in to_read:
+            self._take(file)
+            if self._pending.is_full:
+                self._flush()
+        self._flush()
+        self._write_dense()
+
+    def _walk(self, folders: list[Path], index_dir: Path) -> tuple[list[FoundFile], list[Unreached]]:
+        found: list[FoundFile] = []
+        unreached: list[Unreached] = []
+        for item in walk(folders, excluded=index_dir):
+            if isinstance(item, FoundFile):
+                found.append(item)
+            else:
+                unreached.append(item)
+                self._skip(str(item.absolute), item.reason)
+        return found, unreached
+
+    def _drop_gone(self, folders: list[Path], found: list[FoundFile], unreached: list[Unreached]) -> None:
+        """Forget files that are no longer there; below a folder that cannot be read nobody knows."""
+        here = {str(file.absolute) for file in found} | {str(item.absolute) for item in unreached}
+        closed = [item.absolute for item in unreached if item.is_folder]
+        gone = [
+            absolute
+            for absolute in self._known
+            if absolute not in here and _below(absolute, folders) and not _below(absolute, closed)
+        ]
+        if not gone:
+            return
+        self._store.remove(gone)
+        self.removed = len(gone)
+        for absolute in gone:
+            self._on_event(FileRemoved(absolute))
+
+    def _is_unchanged(self, file: FoundFile) -> bool:
+        known = self._known.get(str(file.absolute))
+        if known is None or known.status != "indexed":
+            return False
+        same = (known.size, known.mtime_ns, known.ctime_ns, known.inode) == (
+            file.size, file.mtime_ns, file.ctime_ns, file.inode,
+        )  # fmt: skip
+        return same and max(file.mtime_ns, file.ctime_ns) < known.read_ns - _CLOCK_TICK_NS
+
+    def _take(self, file: FoundFile) -> None:
+        """Read a file and cut it; what cannot be read is noted and the run goes on."""
+        record = _record(file)
+        known = self._known.get(record.absolute)
+        try:
+            raw = self._bytes(file)
+        except OSError as error:
+            # Its old passages stay: an unreachable share must not empty the index.
+            self._skip(record.absolute, f"cannot be read: {error.strerror}")
+            if known is None:
+                self._pending.skipped.append(replace(record, status="skipped", reason=error.strerror))
+            return
+        except NotIndexable as reason:
+            self._give_up(record, str(reason))
+            return
+        record = replace(record, sha256=hashlib.sha256(raw).hexdigest())
+        if known is not None and known.status == "indexed" and known.sha256 == record.sha256:
+            self._pending.touched.append(
+                replace(record, root=known.root, path=known.path, reason=known.reason)
+            )
+            self.unchanged += 1
+            return
+        self._cut(record, raw)
+
+    def _bytes(self, file: FoundFile) -> bytes:
+        """The content, of at most ``max_bytes`` even when the file grows meanwhile."""
+        with file.absolute.open("rb") as opened:
+            raw = opened.read(self._max_bytes + 1)
+        if len(raw) > self._max_bytes:
+            size = max(file.size, len(raw))
+            raise NotIndexable(f"too large: {size:,} bytes, the limit is {self._max_bytes:,}")
+        return raw
+
+    def _cut(self, record: FileRecord, raw: bytes) -> None:
+        try:
+            document = read_document(record.path, raw)
+        except NotIndexable as reason:
+            self._give_up(record, str(reason))
+            return
+        except Exception as error:  # parsers meet hostile files; none may end the run
+            self._give_up(record, f"cannot be parsed ({type(error).__name__})")
+            return
+        chunks = self._chunker.chunks(document)
+        if document.remark:
+            self.remarks.append((record.absolute, document.remark))
+        self._pending.files.append((replace(record, reason=document.remark), document, chunks))
+        self._on_event(FileRead(record.absolute, len(chunks)))
+
+    def _give_up(self, record: FileRecord, reason: str) -> None:
+        known = self._known.get(record.absolute)
+        if known is None or (known.status, known.reason) != ("skipped", reason):
+            self._pending.skipped.append(replace(record, status="skipped", reason=reason))
+        self._skip(record.absolute, reason)
+
+    def _skip(self, path: str, reason: str) -> None:
+        self.skipped.append((path, reason))
+        self._on_event(FileSkipped(path, reason))
+
+    def _flush(self) -> None:
+        """Embed and store what is pending, in one transaction."""
+        pending, self._pending = self._pending, _Pending()
+        if not pending.count:
+            return
+        vectors = self._embed(pending)
+        indexed = [
+            IndexedFile(record, document.text, chunks, part)
+            for (record, document, chunks), part in zip(pending.files, _split(vectors, pending), strict=True)
+        ]
+        self._store.put(indexed, pending.skipped, pending.touched)
+        self.indexed += len(indexed)
+        self._on_event(BatchStored(len(indexed)))
+
+    def _embed(self, pending: _Pending) -> Vectors:
+        texts = [
+            embedded_text(self._embedder, chunk.title, document.text[chunk.start : chunk.end])
+            for _, document, chunks in pending.files
+            for chunk in chunks
+        ]
+        parts = [np.zeros((0, self._embedder.dimension), dtype=np.float32)]
+        # Sorted by length within a part, which the embedder does, and short enough to show progress.
+        for start in range(0, len(texts), _BATCH_PASSAGES):
+            parts.append(
+                self._embedder.encode_passages(
+                    texts[start : start + _BATCH_PASSAGES], self._settings.batch_size
+                )
+            )
+            self.embedded += len(parts[-1])
+            self._on_event(PassagesEmbedded(self.embedded))
+        return np.concatenate(parts)
+
+    def _write_dense(self) -> None:
+        """Write the FAISS file anew when the passages changed since the last one."""
+        store, factory = self._store, self._settings.faiss_index
+        record = store.dense_record()
+        generation = store.generation()
+        dimension = self._embedder.dimension
+        if (
+            record
+            and (record.generation, record.factory) == (generation, factory)
+            and store.dense_path.is_file()
+        ):
+            return
+        ids, vectors = store.vectors(dimension)
+        index = DenseIndex.build(ids, vectors, dimension, factory)
+        try:
+            store.record_dense(index.save(store.dense_path, generation, factory))
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise disk_full(store.database) from error
+            raise RaglaError(
+                f"{store.dense_path}: cannot be written: {error.strerror}", hint="run the same command again"
+            ) from error
+
+
+def _record(file: FoundFile) -> FileRecord:
+    return FileRecord(
+        str(file.absolute), str(file.root), file.path, file.size, file.mtime_ns, file.ctime_ns, file.inode,
+        time.time_ns(), None, "indexed", None,
+    )  # fmt: skip
+
+
+def _below(absolute: str, folders: Iterable[Path]) -> bool:
+    return any(Path(absolute).is_relative_to(folder) for folder in folders)
+
+
+def _split(vectors: Vectors, pending: _Pending) -> Iterator[Vectors]:
+    start = 0
+    for _, _, chunks in pending.files:
+        yield vectors[start : start + len(chunks)]
+        start += len(chunks)

@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ragla.retrieve.lexical import (
+    TOKENIZE,
+    best_matches,
+    coverage,
+    indexed_text,
+    query_tokens,
+    tokens,
+    word_weights,
+)
+
+
+def database(*texts: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(":memory:")
+    connection.execute(f"CREATE VIRTUAL TABLE words USING fts5(body, tokenize = '{TOKENIZE}')")
+    connection.execute("CREATE TABLE chunks (id INTEGER PRIMARY KEY)")
+    for number, text in enumerate(texts, 1):
+        connection.execute("INSERT INTO words (rowid, body) VALUES (?, ?)", (number, indexed_text("", text)))
+        connection.execute("INSERT INTO chunks VALUES (?)", (number,))
+    return connection
+
+
+TEXTS = (
+    "Don't @mention multi-agent systems.",
+    "差旅报销需要发票。",
+    "Café prices and policies",
+    "数据 data 表格",
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "best"),
+    [
+        ("@mention", 1), ("multi-agent", 1), ("don't", 1), ("报销", 2), ("报销标准是什么？", 2), ("cafe", 3),
+        ("policy", 3), ("POLICIES", 3), ("ＤＡＴＡ", 4), ("票", 0), ("发", 2),
+    ],
+)  # fmt: skip
+def test_words_of_both_languages_are_found(query: str, best: int) -> None:
+    found = best_matches(database(*TEXTS), query_tokens(query), 5)
+    assert (found[0] if found else 0) == best
+
+
+@given(st.text(alphabet="ab\"*^(){}:+-@' \x00差旅AND OR NOT NEAR", max_size=30))
+@settings(deadline=None)
+def test_no_question_is_a_syntax_error(query: str) -> None:
+    connection = database(*TEXTS)
+    weights = word_weights(connection, query_tokens(query))
+    best_matches(connection, list(weights), 5)
+    assert all(0 <= share <= 1 + 1e-9 for share in coverage(connection, weights, [1, 2]).values())
+
+
+def test_cjk_runs_become_pairs() -> None:
+    assert tokens("用GPU差旅费 Booking_ref") == ["用", "gpu", "差旅", "旅费", "booking", "ref"]
+
+
+def test_coverage_counts_words_nobody_has() -> None:
+    connection = database("trains run daily", "boats")
+    assert coverage(connection, word_weights(connection, ["trains", "tungsten"]), [1])[1] < 0.5
+    assert coverage(connection, word_weights(connection, ["trains", "daily"]), [1])[1] == pytest.approx(1)
+
+
+def test_chinese_question_words_do_not_count() -> None:
+    assert query_tokens("差旅费怎么报销吗？") == ["差旅", "旅费", "报销"]
+    assert query_tokens("什么？") == ["什么"]

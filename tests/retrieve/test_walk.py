@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ragla.errors import UsageError
+from ragla.retrieve.walk import FoundFile, Unreached, resolve_roots, walk
+
+
+def paths(*roots: Path, excluded: Path | None = None) -> list[str]:
+    return [item.path for item in walk(resolve_roots(roots), excluded) if isinstance(item, FoundFile)]
+
+
+def reasons(*roots: Path) -> dict[str, str]:
+    return {i.absolute.name: i.reason for i in walk(resolve_roots(roots)) if isinstance(i, Unreached)}
+
+
+def write(path: Path, text: str = "x") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_order_is_stable_and_hidden_names_are_passed_over(tmp_path: Path) -> None:
+    for name in ("b.md", "a/z.md", "a/.hidden.md", ".git/config", ".ragla/passages-1.sqlite", "a.md"):
+        write(tmp_path / name)
+    assert paths(tmp_path) == ["a.md", "b.md", "a/z.md"]
+
+
+def test_ignore_files_at_every_level_the_innermost_last(tmp_path: Path) -> None:
+    write(tmp_path / ".gitignore", "*.log\nbuild/\n")
+    write(tmp_path / "sub/.gitignore", "!keep.log\n")
+    write(tmp_path / ".raglaignore", "/secret.md\n")
+    for name in ("a.log", "build/out.md", "sub/keep.log", "sub/other.log", "secret.md", "sub/secret.md"):
+        write(tmp_path / name)
+    assert paths(tmp_path) == ["sub/keep.log", "sub/secret.md"]
+
+
+def test_a_senseless_ignore_line_does_not_disable_the_others(tmp_path: Path) -> None:
+    (tmp_path / ".gitignore").write_bytes(b"!\n\xff\xfe\n*.log\n")
+    write(tmp_path / "a.log")
+    write(tmp_path / "b.md")
+    assert paths(tmp_path) == ["b.md"]
+
+
+def test_the_index_itself_is_not_read(tmp_path: Path) -> None:
+    write(tmp_path / "a.md")
+    write(tmp_path / "my-index/current")
+    assert paths(tmp_path, excluded=tmp_path / "my-index") == ["a.md"]
+
+
+def test_links(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    write(root / "a.md")
+    write(tmp_path / "outside/secret.md")
+    write(root / ".versions/3.md")
+    (root / "broken.md").symlink_to(root / "nowhere.md")
+    (root / "loop").symlink_to(root / "loop")
+    (root / "parent").symlink_to(root)
+    (root / "out.md").symlink_to(tmp_path / "outside/secret.md")
+    (root / "outdir").symlink_to(tmp_path / "outside")
+    (root / "same.md").symlink_to(root / "a.md")
+    (root / "latest.md").symlink_to(root / ".versions/3.md")
+    assert paths(root) == ["a.md", ".versions/3.md"]
+    assert reasons(root) == {
+        "broken.md": "broken link",
+        "loop": "link loop",
+        "out.md": "link leads out of the folder",
+        "outdir": "link leads out of the folder",
+    }
+
+
+def test_one_unreadable_folder_does_not_stop_the_walk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "locked/a.md")
+    write(tmp_path / "open/b.md")
+    scandir = os.scandir
+
+    def refuse(path: Path) -> object:
+        if Path(path).name == "locked":
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert paths(tmp_path) == ["open/b.md"]
+    assert reasons(tmp_path) == {"locked": "folder cannot be read: Permission denied"}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.md")
+    assert reasons(tmp_path) == {"pipe.md": "not a regular file"}
+
+
+def test_a_name_that_is_not_unicode(tmp_path: Path) -> None:
+    try:
+        (tmp_path / os.fsdecode(b"caf\xe9.md")).write_text("x")
+    except OSError:
+        pytest.skip("the file system takes Unicode names only")
+    assert list(reasons(tmp_path).values()) == ["the name is not valid UTF-8: rename it"]
+
+
+def test_nested_roots_yield_a_file_once(tmp_path: Path) -> None:
+    write(tmp_path / "sub/a.md")
+    assert paths(tmp_path, tmp_path / "sub") == ["sub/a.md"]
+    assert paths(tmp_path / "sub", tmp_path) == ["a.md"]
+
+
+@pytest.mark.parametrize("name", ["missing", "file.md"])
+def test_a_root_that_is_no_folder_is_an_error(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "file.md")
+    with pytest.raises(UsageError) as caught:
+        resolve_roots([tmp_path / name])
+    assert caught.value.hint
+
+
+def test_no_root_is_an_error() -> None:
+    with pytest.raises(UsageError, match="no folder"):
+        resolve_roots([])
