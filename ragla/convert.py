@@ -8,6 +8,7 @@ transformers' own GGUF tables; whatever those tables do not cover is refused, ne
 from __future__ import annotations
 
 import json
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ OnTensor = Callable[[int, int], None]
 """Called with (bytes of the file read so far, bytes in all)."""
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
-SHARD_BYTES = 1 << 30
+SHARD_BYTES = 1 << 29
 # Elements dequantised at once: 64 MiB of float32, a few times that with the unpacking's temporaries.
 CHUNK_ELEMENTS = 1 << 24
 # llama.cpp ends an answer at any of these control tokens, whichever of them the file calls eos.
@@ -36,12 +37,12 @@ NON_PARAMETERS = ("rope_freqs.weight",)
 def convert_gguf(source: Path, folder: Path, on_tensor: OnTensor = lambda done, total: None) -> None:
     """Write the model in ``source`` to the existing, empty ``folder``.
 
-    The weights are float16, sharded at 1 GiB; a missing output matrix stays tied to the embedding.
+    The weights are float16, sharded at 512 MiB; a missing output matrix stays tied to the embedding.
     Raises ModelUnavailable for a file that is no GGUF, is cut short, or holds what is not supported.
     """
     try:
         _convert(source, folder, on_tensor)
-    except (ValueError, KeyError, IndexError, UnicodeDecodeError) as error:
+    except (ValueError, KeyError, IndexError, struct.error) as error:
         raise ModelUnavailable(
             f"{source} cannot be read as a GGUF model: {_one_line(error)}",
             hint="download the file again, or use a folder with safetensors weights",

@@ -70,7 +70,7 @@ def refused(hub_id: str, why: str) -> ModelUnavailable:
     """The error for a model that the hub does not give."""
     return ModelUnavailable(
         f"the hub does not give {hub_id}: {why}",
-        hint="connect to the network, or name a local folder with --set decode.model=PATH",
+        hint="connect to the network, or use --profile offline, whose models come in wheels",
     )
 
 
