@@ -91,15 +91,21 @@ class DenseIndex:
         """The index in ``path``, or None when the file is not, to the byte, the one ``record`` names."""
         import faiss
 
-        try:
-            payload = path.read_bytes()
-        except OSError:
-            return None
         # Before anything is parsed: FAISS trusts the sizes it reads in a file.
-        if hashlib.sha256(payload).hexdigest() != record.sha256:
+        payload = verified_bytes(path, record)
+        if payload is None:
             return None
         index = cls(faiss.deserialize_index(np.frombuffer(payload, dtype=np.uint8)))
         return index if (index.count, index.dimension) == (record.count, record.dimension) else None
+
+
+def verified_bytes(path: Path, record: DenseRecord) -> bytes | None:
+    """The content of ``path``, or None when it is not, to the byte, what ``record`` names."""
+    try:
+        payload = path.read_bytes()
+    except OSError:
+        return None
+    return payload if hashlib.sha256(payload).hexdigest() == record.sha256 else None
 
 
 def write_durably(path: Path, payload: bytes) -> None:

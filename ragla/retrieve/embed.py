@@ -83,10 +83,13 @@ class SentenceEmbedder:
 
     @property
     def passage_prompt(self) -> str:
-        """Text the model wants before a passage; often empty. Same order of names as the library's."""
-        prompts = self._model.prompts
-        names = [name for name in ("document", "passage", "corpus") if name in prompts]
-        return str(prompts[names[0]] or "") if names else ""
+        """Text the model wants before a passage; often empty.
+
+        The library takes the first of these names that exists, and adds an empty "document" to every
+        model: one whose prompt is called "passage" would be embedded without it.
+        """
+        prompts = (self._model.prompts.get(name) for name in ("document", "passage", "corpus"))
+        return next((prompt for prompt in prompts if prompt), "")
 
     @property
     def overhead_tokens(self) -> int:
@@ -109,7 +112,11 @@ class SentenceEmbedder:
         if not texts:
             return np.zeros((0, self.dimension), dtype=np.float32)
         vectors = self._model.encode_document(
-            list(texts), batch_size=batch_size, normalize_embeddings=True, show_progress_bar=False
+            list(texts),
+            prompt=self.passage_prompt,
+            batch_size=batch_size,
+            normalize_embeddings=True,
+            show_progress_bar=False,
         )
         return _unit_rows(vectors)
 

@@ -14,7 +14,7 @@ import numpy as np
 from ragla.config import RetrieveSettings
 from ragla.errors import RaglaError
 from ragla.retrieve.chunk import Chunk, Chunker, embedded_text
-from ragla.retrieve.dense import DenseIndex
+from ragla.retrieve.dense import DenseIndex, verified_bytes
 from ragla.retrieve.embed import Embedder, Vectors
 from ragla.retrieve.events import (
     BatchStored,
@@ -222,9 +222,9 @@ class Update:
         generation = store.generation()
         dimension = self._embedder.dimension
         if (
-            record
+            record is not None
             and (record.generation, record.factory) == (generation, factory)
-            and store.dense_path.is_file()
+            and verified_bytes(store.dense_path, record) is not None
         ):
             return
         ids, vectors = store.vectors(dimension)

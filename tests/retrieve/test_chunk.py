@@ -44,9 +44,7 @@ def test_offsets_lines_and_sizes_are_exact(text: str, kind: Kind, size: int, ove
     covered = {i for chunk in chunks for i in range(chunk.start, chunk.end)}
     missing = "".join(" " if i in covered else char for i, char in enumerate(text))
     assert not missing.strip() or kind == "markdown"
-    assert all(
-        line.strip() in ("", "# Head", "## Sub") for line in re.split(r"[\r\n]", missing) if "word" in line
-    )
+    assert all(line.lstrip().startswith("#") for line in re.split(r"[\r\n]", missing) if line.strip())
 
 
 def test_a_document_of_headings_alone_still_has_a_chunk() -> None:

@@ -212,7 +212,7 @@ def test_a_full_disk_keeps_what_was_there(
         connection.execute(f"PRAGMA max_page_count = {pages + 2}")
         return connection
 
-    (folder / "large.txt").write_text("many different words here. " * 4000, encoding="utf-8")
+    (folder / "large.txt").write_text("many different words here. " * 1000, encoding="utf-8")
     with monkeypatch.context() as patch:
         patch.setattr(sqlite3, "connect", small_disk)
         with pytest.raises(RaglaError, match="disk is full") as caught:
