@@ -7,6 +7,7 @@ float64 and round once: the sums differ near the 16th digit and the rounded resu
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ class CpuBackend(EagerBackend):
 
     def __init__(self, model: Any) -> None:
         super().__init__(model, cache_dtype=torch.float64)
+        self._mask_dtype = torch.float32  # whatever precision the embedding is kept in
 
 
 def grouped_attention(
@@ -75,31 +77,62 @@ def _prefill(
 ALL_ATTENTION_FUNCTIONS.register(ATTENTION, grouped_attention)
 
 
+@dataclass(frozen=True)
+class LinearPlace:
+    """Linears of one parent that can be one product: projections of the same input, or just one."""
+
+    parent: nn.Module
+    prefix: str
+    names: tuple[str, ...]
+    widths: list[int]
+    size: int
+
+    def full_names(self) -> list[str]:
+        """The linears' names in the model."""
+        return [f"{self.prefix}.{name}".lstrip(".") for name in self.names]
+
+    def linears(self) -> list[nn.Linear]:
+        """The linears that stand here."""
+        return [getattr(self.parent, name) for name in self.names]
+
+    def put(self, linear: nn.Module) -> None:
+        """Replace them by one linear that computes their outputs side by side."""
+        if len(self.names) == 1:
+            setattr(self.parent, self.names[0], linear)
+            return
+        product = SharedProduct(linear, self.widths)
+        for index, name in enumerate(self.names):
+            setattr(self.parent, name, SharedLinear(product, index))
+
+
+def linear_places(model: nn.Module) -> list[LinearPlace]:
+    """Every linear of a model, those that can be fused together."""
+    places = []
+    for prefix, parent in model.named_modules():
+        linears = {name: child for name, child in parent.named_children() if isinstance(child, nn.Linear)}
+        groups = [names for names in FUSED if _fusible([linears.get(name) for name in names])]
+        fused = {name for names in groups for name in names}
+        for names in [*groups, *[(name,) for name in linears if name not in fused]]:
+            parts = [linears[name] for name in names]
+            size = sum(part.weight.numel() for part in parts)
+            places.append(LinearPlace(parent, prefix, names, [part.out_features for part in parts], size))
+    return places
+
+
+def _fusible(linears: list[nn.Linear | None]) -> bool:
+    return None not in linears and len({part.in_features for part in linears if part is not None}) == 1
+
+
 def pack_linears(model: nn.Module) -> None:
     """Replace every linear of a float32 model by a packed one, projections of one input fused."""
+    for place in linear_places(model):
+        parts = place.linears()
+        weight = parts[0].weight if len(parts) == 1 else torch.cat([part.weight for part in parts])
+        place.put(PackedLinear(weight, joined_bias([part.bias for part in parts], place.widths)))
     for parent in list(model.modules()):
-        for names in FUSED:
-            parts = [getattr(parent, name, None) for name in names]
-            linears = [part for part in parts if isinstance(part, nn.Linear)]
-            if len(linears) == len(names) and len({part.in_features for part in linears}) == 1:
-                fuse(parent, names, _packed(linears), [part.out_features for part in linears])
         for name, child in list(parent.named_children()):
-            if isinstance(child, nn.Linear):
-                setattr(parent, name, PackedLinear(child.weight, child.bias))
-            elif isinstance(child, Conv1D):
+            if isinstance(child, Conv1D):
                 setattr(parent, name, PackedLinear(child.weight.T, child.bias))
-
-
-def fuse(parent: nn.Module, names: tuple[str, ...], linear: nn.Module, widths: list[int]) -> None:
-    """Put one linear where several of the parent's stood, whose outputs it computes side by side."""
-    product = SharedProduct(linear, widths)
-    for index, name in enumerate(names):
-        setattr(parent, name, SharedLinear(product, index))
-
-
-def _packed(linears: list[nn.Linear]) -> PackedLinear:
-    weight = torch.cat([part.weight for part in linears])
-    return PackedLinear(weight, joined_bias([part.bias for part in linears], [len(p.weight) for p in linears]))
 
 
 def joined_bias(biases: list[torch.Tensor | None], widths: list[int]) -> torch.Tensor | None:

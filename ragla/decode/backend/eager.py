@@ -35,6 +35,7 @@ class EagerBackend:
             set(self.layer_types) <= CROPPABLE_LAYERS
         )
         self._cache_dtype = cache_dtype
+        self._mask_dtype = model.dtype
 
     def new_cache(self, capacity: int) -> KVCache:
         """An empty cache of ``capacity`` rows."""
@@ -64,9 +65,8 @@ class EagerBackend:
         return self._additive(rows.visible)
 
     def _additive(self, visible: torch.Tensor) -> torch.Tensor:
-        dtype = self.model.dtype
-        mask = torch.zeros(visible.shape, dtype=dtype, device=visible.device)
-        return mask.masked_fill_(~visible, torch.finfo(dtype).min)[None, None]
+        mask = torch.zeros(visible.shape, dtype=self._mask_dtype, device=visible.device)
+        return mask.masked_fill_(~visible, torch.finfo(self._mask_dtype).min)[None, None]
 
 
 def _window(config: Any) -> int | None:

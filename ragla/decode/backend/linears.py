@@ -8,7 +8,9 @@ row, and integers add exactly once each row has a scale of its own.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -50,11 +52,7 @@ class IntegerLinear(nn.Module):
     ) -> None:
         super().__init__()
         self.out_features, self.in_features = integers.shape
-        padded = torch.nn.functional.pad(integers, (0, 2))
-        quantised = torch._make_per_channel_quantized_tensor(
-            padded, scales.double(), torch.zeros(len(scales), dtype=torch.long), 0
-        )
-        self.packed = torch.ops.quantized.linear_prepack(quantised, None)
+        self.packed = _pack_integers(integers, scales)
         self.bias = None if bias is None else bias.detach().float().clone()
         self.fine = fine
 
@@ -115,6 +113,35 @@ class SharedLinear(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[..., in] → [..., out]."""
         return self.product.part(x, self.index)
+
+
+def integers_available() -> bool:
+    """Whether this torch and this processor have fbgemm's 8-bit linears."""
+    return "fbgemm" in torch.backends.quantized.supported_engines and hasattr(
+        torch, "_make_per_channel_quantized_tensor"
+    )
+
+
+def _pack_integers(integers: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:
+    """fbgemm's layout of int8 [out, in] with two zero columns more; made for the engine in force."""
+    zero_points = torch.zeros(len(scales), dtype=torch.long)
+    padded = nn.functional.pad(integers, (0, 2))
+    quantised = torch._make_per_channel_quantized_tensor(padded, scales.double(), zero_points, 0)
+    packed: torch.Tensor = torch.ops.quantized.linear_prepack(quantised, None)
+    return packed
+
+
+@contextmanager
+def packing_integers() -> Iterator[None]:
+    """Within it integer linears may be made, from several threads too: packing is for the engine in force."""
+    before = torch.backends.quantized.engine
+    torch.backends.quantized.engine = "fbgemm"
+    try:
+        with warnings.catch_warnings():  # quantised tensors are to go; they are the one way to these kernels
+            warnings.simplefilter("ignore", UserWarning)
+            yield
+    finally:
+        torch.backends.quantized.engine = before
 
 
 def quantise(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
