@@ -35,15 +35,14 @@ class PromptPassage:
 
 @dataclass(frozen=True)
 class Prompt:
-    """``token_ids`` with the half-open token range that holds the passages.
+    """``token_ids``, and where in them each passage is.
 
-    ``used`` are the indices of the passages in it, in the order of their numbers [1], [2], …; ``left_out``
-    those that did not fit.
+    ``used`` are the indices of the passages in it, in the order of their numbers [1], [2], …, ``spans``
+    their token ranges; ``left_out`` are the indices of those that did not fit.
     """
 
     token_ids: list[int]
-    passages_start: int
-    passages_end: int
+    spans: list[range]
     used: list[int]
     left_out: list[int]
 
@@ -60,10 +59,14 @@ def build_prompt(
     instruction = instruction or (INSTRUCTION_ZH if CJK.search(question) else INSTRUCTION)
     before, after = frame(tokenizer, instruction, question)
     head = encode(tokenizer, before, special=True)
-    body = [token for block in blocks for token in block]
-    tail = encode(tokenizer, "Question: ", special=False) + encode(tokenizer, question.strip(), special=False)
-    token_ids = head + body + tail + encode(tokenizer, after, special=True)
-    return Prompt(token_ids, len(head), len(head) + len(body), used, left_out)
+    token_ids = list(head)
+    spans = []
+    for block in blocks:
+        spans.append(range(len(token_ids), len(token_ids) + len(block)))
+        token_ids += block
+    token_ids += encode(tokenizer, f"Question: {question.strip()}", special=False)
+    token_ids += encode(tokenizer, after, special=True)
+    return Prompt(token_ids, spans, used, left_out)
 
 
 def pack(

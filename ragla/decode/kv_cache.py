@@ -9,7 +9,7 @@ import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 
-class PreallocatedLayer(CacheLayerMixin):
+class PreallocatedLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]  # the class hook has no types
     """Keys and values of one layer, [1, heads, capacity, head_dim] each, the first ``length`` rows in use.
 
     Sliding layers keep every row too: their window is in the mask, so dropping rejected rows needs
@@ -20,7 +20,7 @@ class PreallocatedLayer(CacheLayerMixin):
     is_croppable = True
 
     def __init__(self, capacity: int, dtype: torch.dtype | None = None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.capacity = capacity
         self.dtype = dtype
         self.length = 0
@@ -52,7 +52,7 @@ class PreallocatedLayer(CacheLayerMixin):
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def keep(self, prefix: int, rows: torch.Tensor) -> None:
-        """Keep the first ``prefix`` rows and, right behind them, the given rows after those; drop the rest."""
+        """Keep ``prefix`` rows and right behind them ``rows``, counted from there; drop the rest."""
         end = prefix + len(rows)
         if self.is_initialized:
             self.keys[:, :, prefix:end] = self.keys[:, :, prefix + rows]

@@ -24,14 +24,14 @@ Dtype = Literal["auto", "float32", "bfloat16", "float16", "int8"]
 
 # families whose attention the cpu backend's tests hold against their own
 CPU_FAMILIES = {
-    "llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3_text", "glm", "gpt2", "smollm3", "olmo2", "granite",
-    "phi3", "starcoder2", "glm4", "stablelm",
+    "llama", "qwen2", "qwen3", "mistral", "gemma2", "gemma3_text", "glm", "glm4", "gpt2", "smollm3", "olmo2",
+    "granite", "phi3", "starcoder2", "stablelm",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class LoadSettings:
-    """How to load: see the profile keys of the same names. ``integers`` is the folder that keeps 8-bit weights."""
+    """How to load: see the profile keys of these names. ``integers`` is the folder that keeps 8-bit weights."""
 
     backend: Literal["auto", "eager", "cpu"] = "auto"
     device: str = "auto"
@@ -67,6 +67,7 @@ def load_target(folder: Path, settings: LoadSettings) -> TargetModel:
     notices: list[str] = []
     backend_name = _backend_name(settings, device, config.get_text_config().model_type)
     dtype = _dtype(settings.dtype, backend_name, config, notices)
+    backend: EagerBackend
     if backend_name == "cpu":
         backend = _cpu_backend(folder, config, dtype, settings, notices)
     else:
@@ -82,7 +83,7 @@ def _cpu_backend(
     if dtype == "int8":
         return CpuBackend(load_integer_model(folder, config, settings.integers))
     model = _read_model(folder, torch.float32, settings, attention=ATTENTION)
-    if torch.backends.mkldnn.is_available():
+    if torch._C._has_mkldnn:
         pack_linears(model)
     else:
         notices.append("this processor has no oneDNN: linears stay unpacked and trees cost more")
@@ -98,7 +99,9 @@ def _device(name: str) -> torch.device:
         raise UsageError(f"decode.device: no such device {name!r}", "use cpu, cuda, cuda:0 or mps") from None
     available = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not available.get(device.type, True):
-        raise UsageError(f"decode.device: this machine offers no {device.type}", "use --set decode.device=cpu")
+        raise UsageError(
+            f"decode.device: this machine offers no {device.type}", "use --set decode.device=cpu"
+        )
     return device
 
 
@@ -116,7 +119,8 @@ def _dtype(asked: str, backend: str, config: Any, notices: list[str]) -> str:
     if backend != "cpu":
         if asked == "int8":
             raise UsageError(
-                "decode.dtype int8 runs on the cpu backend", "use --set decode.backend=cpu, or decode.quantization"
+                "decode.dtype int8 runs on the cpu backend",
+                "use --set decode.backend=cpu, or decode.quantization",
             )
         stored = str(getattr(config, "dtype", None) or torch.float32).removeprefix("torch.")
         return stored if asked == "auto" else asked
@@ -135,11 +139,14 @@ def _read(what: str, reader: Any, folder: Path, settings: LoadSettings) -> Any:
         )
     except (OSError, ValueError, KeyError, json.JSONDecodeError) as error:
         raise ModelUnavailable(
-            f"{folder}: no usable {what}: {_first_line(error)}", "pull the model again: ragla models pull NAME"
+            f"{folder}: no usable {what}: {_first_line(error)}",
+            "pull the model again: ragla models pull NAME",
         ) from error
 
 
-def _read_model(folder: Path, dtype: torch.dtype, settings: LoadSettings, attention: str | None = None) -> Any:
+def _read_model(
+    folder: Path, dtype: torch.dtype, settings: LoadSettings, attention: str | None = None
+) -> Any:
     keywords: dict[str, Any] = {"dtype": dtype, "local_files_only": True}
     keywords["trust_remote_code"] = settings.trust_remote_code
     if attention is not None:
@@ -150,7 +157,8 @@ def _read_model(folder: Path, dtype: torch.dtype, settings: LoadSettings, attent
         return AutoModelForCausalLM.from_pretrained(folder, **keywords)
     except ImportError as error:
         raise ModelUnavailable(
-            f"this model needs a package that is missing: {_first_line(error)}", "pip install 'ragla[quantized]'"
+            f"this model needs a package that is missing: {_first_line(error)}",
+            "pip install 'ragla[quantized]'",
         ) from error
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise ModelUnavailable(

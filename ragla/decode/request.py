@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ragla.decode.backend import Backend
 from ragla.decode.verify import SamplingSettings
 from ragla.errors import UsageError
 

@@ -43,7 +43,7 @@ class TokenChooser:
     def choose(self, logits: torch.Tensor) -> int:
         """The next token from its logits, float [vocabulary]; to be called once a committed token."""
         if self.processors:
-            ids = torch.tensor([self.ids], device=logits.device)
+            ids = torch.LongTensor([self.ids]).to(logits.device)
             logits = self.processors(ids, logits[None].float().clone())[0]
         if self.greedy:
             token = int(logits.argmax())

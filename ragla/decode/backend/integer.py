@@ -53,7 +53,9 @@ class StoredTensors(Mapping[str, torch.Tensor]):
             with safe_open(path, framework="pt") as shard:
                 self._files.update(dict.fromkeys(shard.keys(), path))
         if not self._files:
-            raise ModelUnavailable(f"{folder}: no safetensors files", "pull the model again: ragla models pull NAME")
+            raise ModelUnavailable(
+                f"{folder}: no safetensors files", "pull the model again: ragla models pull NAME"
+            )
 
     def __getitem__(self, name: str) -> torch.Tensor:
         with safe_open(self._files[name], framework="pt") as shard:
@@ -70,9 +72,8 @@ class StoredTensors(Mapping[str, torch.Tensor]):
 def load_integer_model(folder: Path, config: Any, keep: Path) -> Any:
     """A transformers model whose linears are ``IntegerLinear``; ``keep`` is the folder for the integers."""
     with torch.device("meta"):
-        model = AutoModelForCausalLM.from_config(
-            config, dtype=torch.float32, attn_implementation=ATTENTION
-        ).eval()
+        build: Any = AutoModelForCausalLM.from_config
+        model = build(config, dtype=torch.float32, attn_implementation=ATTENTION).eval()
     weights = StoredTensors(folder)
     path = keep / INTEGERS
     if not path.exists():

@@ -1,0 +1,297 @@
+"""The seam: a question becomes passages, a prompt, a seeded drafter and then an answer with its sources.
+
+It is the only place where retrieval and decoding meet. It draws nothing and prints nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal
+
+from ragla.config import DecodeSettings, Profile
+from ragla.decode.budget import StepCost
+from ragla.decode.decoder import Observer, lookahead
+from ragla.decode.greedy import greedy
+from ragla.decode.model import TargetModel
+from ragla.decode.request import Block, DecodeRequest
+from ragla.decode.stats import DecodeStats
+from ragla.decode.verify import SamplingSettings
+from ragla.prompt import Prompt, PromptPassage, build_prompt, encode, is_refusal, may_become_refusal
+from ragla.trie import Drafter, DraftLimits
+
+if TYPE_CHECKING:
+    from ragla.retrieve.passage import ScoredPassage
+    from ragla.retrieve.retriever import Retriever
+
+NO_ANSWER = "The documents do not answer this question."
+NO_ANSWER_ZH = "文档中没有这个问题的答案。"
+CITATION = re.compile(r"\[(\d{1,3})\]")
+LEAST_COPY = 4  # tokens copied from a passage before it counts as cited without being named
+DOCUMENT_CHARACTERS = 60_000  # of a long parent document this much around the passage feeds the trie
+
+Decoder = Literal["lookahead", "greedy"]
+OnText = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A passage the model read. ``cited``: the answer names its number, or names none and copies from it.
+
+    ``copied``: how many of the answer's tokens came from its branch of the trie.
+    """
+
+    number: int
+    path: str
+    first_line: int
+    last_line: int
+    score: float
+    cited: bool = False
+    copied: int = 0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What came out. ``text`` is the answer or, where ``answered`` is False, a sentence that says so.
+
+    ``ttft_s`` counts from the question to the first token, retrieval and prefill included.
+    """
+
+    question: str
+    text: str
+    answered: bool
+    token_ids: list[int] = field(default_factory=list)
+    sources: list[Source] = field(default_factory=list)
+    stats: DecodeStats = field(default_factory=DecodeStats)
+    ttft_s: float = 0.0
+    retrieval_s: float = 0.0
+    left_out: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a question is answered from: passages, and whole documents that only feed the trie."""
+
+    passages: list[PromptPassage]
+    sources: list[Source] = field(default_factory=list)
+    documents: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A question ready to decode: the prompt and the sequences that seed the trie, with their names."""
+
+    prompt: Prompt
+    seeds: list[tuple[str, list[int]]]
+
+
+class Answerer:
+    """One target model with its drafter; answers questions one after the other."""
+
+    def __init__(self, profile: Profile, target: TargetModel, cost: StepCost | None = None) -> None:
+        self.profile = profile
+        self.target = target
+        self.cost = cost if profile.decode.cost_aware else None
+        settings = profile.decode
+        self.drafter = Drafter(settings.order, settings.answer_trie_nodes)
+        self.limits = draft_limits(settings, target.tokenizer, target.end_ids)
+
+    def ask(
+        self,
+        question: str,
+        retriever: Retriever,
+        on_text: OnText | None = None,
+        observe: Observer | None = None,
+    ) -> Answer:
+        """Answer from an index. The text streams to ``on_text`` as it is committed."""
+        began = perf_counter()
+        settings = self.profile.retrieve
+        found = retriever.search(question, settings.top_k, settings.relevance_floor)
+        evidence = gather(found, retriever)
+        retrieval_s = perf_counter() - began
+        if not found:
+            return Answer(question, no_answer(question), False, retrieval_s=retrieval_s)
+        return self.answer(question, evidence, on_text, observe, retrieval_s=retrieval_s)
+
+    def answer(
+        self,
+        question: str,
+        evidence: Evidence,
+        on_text: OnText | None = None,
+        observe: Observer | None = None,
+        decoder: Decoder = "lookahead",
+        retrieval_s: float = 0.0,
+    ) -> Answer:
+        """Answer from given passages, with drafts or without."""
+        began = perf_counter()
+        prepared = self.prepare(question, evidence)
+        prepare_s = perf_counter() - began
+        stats = DecodeStats()
+        stream = TextStream(self.target.tokenizer, self.profile.decode.stop, on_text)
+        token_ids: list[int] = []
+        copied: Counter[int] = Counter()
+        for block in self._decode(prepared, decoder, stats, observe):
+            token_ids += block.token_ids
+            copied.update(copied_passages(block, prepared.prompt, evidence))
+            stream.push(token_ids, self.target.end_ids)
+        stats.copied = copied.total()
+        if decoder == "lookahead":
+            self.drafter.end(token_ids)
+        text = stream.finish()
+        answered = bool(text) and not is_refusal(text)
+        sources = cite(evidence.sources, prepared.prompt.used, text if answered else "", copied)
+        ttft_s = retrieval_s + prepare_s + stats.prefill_s
+        left_out = [evidence.sources[i].path for i in prepared.prompt.left_out if i < len(evidence.sources)]
+        return Answer(
+            question, text if answered else no_answer(question), answered, token_ids, sources, stats, ttft_s,
+            retrieval_s, left_out,
+        )  # fmt: skip
+
+    def prepare(self, question: str, evidence: Evidence) -> Prepared:
+        """Prompt and trie seeds: whole parent documents and the passages that did not fit."""
+        settings = self.profile.prompt
+        tokenizer = self.target.tokenizer
+        prompt = build_prompt(
+            tokenizer, question, evidence.passages, settings.token_budget, settings.instruction
+        )
+        seeds = [
+            (f"document:{name}", encode(tokenizer, text, special=False)) for name, text in evidence.documents
+        ]
+        for index in prompt.left_out:
+            seeds.append(
+                (f"passage:{index}", encode(tokenizer, evidence.passages[index].text, special=False))
+            )
+        return Prepared(prompt, seeds)
+
+    def _decode(
+        self, prepared: Prepared, decoder: Decoder, stats: DecodeStats, observe: Observer | None
+    ) -> Iterator[Block]:
+        request = decode_request(self.profile.decode, self.target, prepared.prompt.token_ids)
+        if decoder == "greedy":
+            return greedy(self.target.backend, request, stats)
+        self.drafter.begin(prepared.prompt.token_ids, prepared.seeds)
+        return lookahead(self.target.backend, self.drafter, request, stats, self.limits, self.cost, observe)
+
+
+class TextStream:
+    """Turns growing token ids into text, and hands on what can no longer change.
+
+    Held back: half a character, what may become a stop string, and what may become a refusal.
+    """
+
+    def __init__(self, tokenizer: Any, stop: Sequence[str], on_text: OnText | None) -> None:
+        self.tokenizer = tokenizer
+        self.stop = tuple(stop)
+        self.on_text = on_text
+        self.text = ""
+        self._sent = 0
+
+    def push(self, token_ids: list[int], end_ids: frozenset[int]) -> None:
+        """Take the whole answer so far."""
+        plain = [token for token in token_ids if token not in end_ids]
+        text = self.tokenizer.decode(plain, skip_special_tokens=True)
+        found = [at for at in (text.find(string) for string in self.stop) if at >= 0]
+        self.text = text[: min(found)] if found else text
+        if not may_become_refusal(self.text):
+            self._send(self.text.rstrip("\ufffd"), hold=self.held() if not found else 0)
+
+    def held(self) -> int:
+        """Characters at the end that could be the start of a stop string, or white space at the end."""
+        longest = len(self.text) - len(self.text.rstrip())
+        for string in self.stop:
+            for length in range(len(string) - 1, longest, -1):
+                if self.text.endswith(string[:length]):
+                    longest = length
+                    break
+        return longest
+
+    def finish(self) -> str:
+        """The final text; sends what was held back, unless it is a refusal."""
+        text = self.text.rstrip()
+        if not is_refusal(text):
+            self._send(text, hold=0)
+        self.text = text.strip()
+        return self.text
+
+    def _send(self, text: str, hold: int) -> None:
+        start = self._sent or len(text) - len(text.lstrip())
+        end = len(text) - hold
+        if self.on_text is not None and end > start:
+            self.on_text(text[start:end])
+            self._sent = end
+
+
+def gather(found: Sequence[ScoredPassage], retriever: Retriever) -> Evidence:
+    """Evidence from retrieved passages, with the parent document of each once."""
+    passages, sources = [], []
+    documents: dict[int, tuple[str, str]] = {}
+    for number, hit in enumerate(found, 1):
+        passage = hit.passage
+        passages.append(PromptPassage(passage.title, passage.text))
+        sources.append(Source(number, passage.path, passage.first_line, passage.last_line, hit.score))
+        if passage.document_id not in documents:
+            text = retriever.document_text(passage.document_id)
+            start = max(0, (passage.start + passage.end - DOCUMENT_CHARACTERS) // 2)
+            documents[passage.document_id] = (passage.path, text[start : start + DOCUMENT_CHARACTERS])
+    # the best document last: what was counted last is what a tie falls back on
+    return Evidence(passages, sources, list(documents.values())[::-1])
+
+
+def copied_passages(block: Block, prompt: Prompt, evidence: Evidence) -> Iterator[int]:
+    """For every token that was copied, the number of the passage it came from, 0 for another passage.
+
+    A token read in a parent document belongs to the document's first passage.
+    """
+    paths = [evidence.sources[index].path if evidence.sources else "" for index in prompt.used]
+    for origin in block.origins:
+        if origin is None:
+            continue
+        name, offset = origin
+        kind, _, place = name.partition(":")
+        if kind == "prompt":
+            yield from (number for number, span in enumerate(prompt.spans, 1) if offset in span)
+        elif kind == "document" and place in paths:
+            yield paths.index(place) + 1
+        else:
+            yield 0
+
+
+def cite(sources: list[Source], used: list[int], text: str, copied: Counter[int]) -> list[Source]:
+    """The passages of the prompt, numbered as there, those the answer rests on marked as cited."""
+    named = {int(number) for number in CITATION.findall(text)} & set(range(1, len(used) + 1))
+    cited = named or (
+        {number for number, tokens in copied.items() if tokens >= LEAST_COPY} if text else set()
+    )
+    return [
+        replace(sources[index], number=number, cited=number in cited, copied=copied[number])
+        for number, index in enumerate(used, 1)
+        if index < len(sources)
+    ]
+
+
+def no_answer(question: str) -> str:
+    """The sentence that says there is no answer, in the question's language as far as it is Chinese."""
+    return NO_ANSWER_ZH if re.search("[\u4e00-\u9fff]", question) else NO_ANSWER
+
+
+def decode_request(settings: DecodeSettings, target: TargetModel, prompt_ids: list[int]) -> DecodeRequest:
+    """The profile's conditions for one answer."""
+    sampling = SamplingSettings(
+        settings.temperature, settings.top_k, settings.top_p, settings.repetition_penalty, settings.seed
+    )
+    return DecodeRequest(
+        prompt_ids, settings.max_new_tokens, target.end_ids, settings.stop, target.tokenizer.decode, sampling
+    )
+
+
+def draft_limits(settings: DecodeSettings, tokenizer: Any, end_ids: frozenset[int]) -> DraftLimits:
+    """The profile's bounds of a draft; end-of-sequence tokens are never drafted, they come as bonus."""
+    barred = set()
+    for text in settings.barred_anchors:
+        for variant in (text, f" {text}"):
+            ids = encode(tokenizer, variant, special=False)
+            barred |= set(ids) if len(ids) == 1 else set()
+    return DraftLimits(settings.draft_budget, settings.max_depth, settings.shape, end_ids, frozenset(barred))
