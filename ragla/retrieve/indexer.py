@@ -42,6 +42,18 @@ def fingerprint_of(settings: RetrieveSettings, embedder: Embedder) -> dict[str, 
     }
 
 
+def indexed_roots(index_dir: Path) -> list[Path]:
+    """The folders an index was made of. Raises IndexUnusable when there is none, or it holds nothing."""
+    store = Store.read(Path(index_dir))
+    try:
+        roots = [Path(root) for root in store.roots()]
+    finally:
+        store.close()
+    if not roots:
+        raise IndexUnusable(f"{index_dir}: the index holds no files", hint="ragla index FOLDER")
+    return roots
+
+
 def _ignore(event: Event) -> None:
     """Nobody draws the progress."""
 

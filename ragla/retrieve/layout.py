@@ -32,6 +32,7 @@ def writing(index_dir: Path) -> Iterator[None]:
     lock = FileLock(index_dir / LOCK)
     try:
         index_dir.mkdir(parents=True, exist_ok=True)
+        (index_dir / ".gitignore").write_text("*\n", encoding="ascii")
         lock.acquire(timeout=0)
     except Timeout as error:
         raise IndexLocked(

