@@ -1,0 +1,37 @@
+"""What every test stands on: fixed hypothesis profiles, no network, and nobody's real cache."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import settings
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+if importlib.util.find_spec("ragla.process") is not None:
+    from ragla.process import prepare
+
+    prepare()
+else:
+    os.environ.setdefault("GOMP_SPINCOUNT", "8000")  # read once, when torch loads its OpenMP
+
+EXAMPLES = float(os.environ.get("RAGLA_EXAMPLES", "1"))
+settings.register_profile("ci", derandomize=True, deadline=None, max_examples=max(1, int(100 * EXAMPLES)))
+settings.load_profile("ci")
+
+
+@pytest.fixture(autouse=True)
+def private_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """An empty ``RAGLA_CACHE`` for each test but those marked ``real``."""
+    if request.node.get_closest_marker("real"):
+        yield
+        return
+    before = os.environ.get("RAGLA_CACHE")
+    os.environ["RAGLA_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    if before is None:
+        del os.environ["RAGLA_CACHE"]
+    else:
+        os.environ["RAGLA_CACHE"] = before
