@@ -69,7 +69,10 @@ class Source:
     def observe(self, token: int) -> None:
         """Learn from the token that truly came next, then step onto it."""
         for k in range(len(self.contexts) - 1, 0, -1):
-            hit = token in self.contexts[k].children
+            followers = self.contexts[k].children
+            if not followers:  # the end of what was read: nothing was predicted
+                continue
+            hit = token in followers
             self.confidence[k] += LEARNING_RATE * (hit - self.confidence[k])
             if hit:  # shorter contexts are asked only when the longer ones miss
                 break
@@ -87,6 +90,8 @@ class Drafter:
         self.answers = Source(TokenTrie(order, max_nodes=answer_trie_nodes)) if answer_trie_nodes else None
         self.ranks: dict[int, Sequence[int]] = {}
         self.rank_confidence = list(RANK_PRIOR)
+        self._last: int | None = None
+        self.begin([])
 
     def begin(self, prompt_ids: Sequence[int], sources: Iterable[tuple[str, Sequence[int]]] = ()) -> None:
         """Forget the last question; seed the trie with named sources, then with the prompt.
@@ -115,6 +120,10 @@ class Drafter:
         """Remember the ids the model ranked best after ``token``, best first."""
         self.ranks[token] = best_ids
 
+    def forget_ranks(self) -> None:
+        """Forget the recycled ids; what was learned about how far to trust them stays."""
+        self.ranks.clear()
+
     def end(self, answer_ids: Sequence[int]) -> None:
         """Keep a finished answer for later questions."""
         if self.answers is not None and answer_ids:
@@ -128,7 +137,8 @@ class Drafter:
         states: list[list[Contexts]] = [contexts]
         depths = [0]
         heap: list[tuple[float, int, int, Follower]] = []
-        self._push(heap, tree, 0, contexts, limits, width)
+        if limits.max_depth > 0:
+            self._push(heap, tree, 0, contexts, limits, width)
         while heap and len(tree) < limits.budget:
             negative, _, parent, follower = heappop(heap)
             node = tree.add(follower.token, parent, -negative, follower.origin())
@@ -166,7 +176,7 @@ class Drafter:
     def followers(
         self, last_token: int, contexts: list[Contexts], barred_anchors: Collection[int] = ()
     ) -> list[Follower]:
-        """What may come after ``last_token``, likeliest first."""
+        """What may come after ``last_token``, likeliest first, the hopeless left out."""
         blended: dict[int, float] = {}
         evidence: dict[int, tuple[TokenTrie, TrieNode]] = {}
         left = 1.0
@@ -180,7 +190,8 @@ class Drafter:
                     left *= 1.0 - _blend(source, k, state[k], left, blended, evidence)
         for token, share in zip(self.ranks.get(last_token, ()), self.rank_confidence, strict=False):
             blended[token] = blended.get(token, 0.0) + left * share
-        found = sorted(blended.items(), key=lambda entry: -entry[1])
+        hopeful = [entry for entry in blended.items() if entry[1] >= LEAST_PROBABILITY]
+        found = sorted(hopeful, key=lambda entry: -entry[1])
         return [Follower(p, token, *evidence.get(token, (None, None))) for token, p in found]
 
     def _learn_ranks(self, token: int) -> None:
@@ -211,7 +222,10 @@ def _blend(
     taken = source.confidence[k] * seen / (seen + FOLLOWER_WEIGHT * len(followers))
     scale = left * taken / seen
     for token, child in followers.items():
-        blended[token] = blended.get(token, 0.0) + scale * child.count
+        share = scale * child.count
+        if share < LEAST_PROBABILITY and token not in blended:  # a common token has followers by the thousand
+            continue
+        blended[token] = blended.get(token, 0.0) + share
         if token not in evidence:
             evidence[token] = (source.trie, child)
     return taken
