@@ -1,0 +1,97 @@
+"""Reads the questions of a bench: one JSON object a line, with passages or to be searched for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ragla.errors import UsageError
+
+FORM = 'each line is a JSON object like {"question": "…", "passages": ["…"], "reference": "…"}'
+
+
+@dataclass(frozen=True)
+class BenchQuestion:
+    """A question. ``passages`` None: to be searched in the index.
+
+    ``references`` are alternative right answers; ``expected`` are phrases that a right answer contains.
+    """
+
+    id: str
+    text: str
+    passages: tuple[str, ...] | None = None
+    references: tuple[str, ...] = ()
+    expected: tuple[str, ...] = ()
+
+
+def load_questions(path: Path, limit: int | None = None) -> list[BenchQuestion]:
+    """The first ``limit`` questions of a JSON Lines file.
+
+    Every line is checked, those past the limit too; blank lines are skipped. Raises UsageError with file and
+    line for a line that is no question, and for a file that holds none.
+    """
+    if limit is not None and limit < 1:
+        raise UsageError(f"--limit {limit}: nothing to compare", "give a limit of at least 1")
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}", "--questions FILE.jsonl") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not a UTF-8 text", FORM) from error
+    questions = [_question(line, f"{path}:{at}", at) for at, line in enumerate(lines, 1) if line.strip()]
+    if not questions:
+        raise UsageError(f"{path}: holds no questions", FORM)
+    _check_ids(path, questions)
+    return questions[:limit]
+
+
+def needs_index(questions: Iterable[BenchQuestion]) -> bool:
+    """Whether any question comes without passages."""
+    return any(question.passages is None for question in questions)
+
+
+def _question(line: str, where: str, at: int) -> BenchQuestion:
+    try:
+        record = json.loads(line)
+    except ValueError as error:
+        raise UsageError(f"{where}: broken JSON: {error}", FORM) from error
+    if not isinstance(record, dict):
+        raise UsageError(f"{where}: not a JSON object", FORM)
+    text = record.get("question")
+    if not isinstance(text, str):
+        raise UsageError(f"{where}: no question", FORM)
+    if not text.strip():
+        raise UsageError(f"{where}: the question is empty", FORM)
+    passages = _texts(record, "passages", where)
+    if passages is not None and not any(passage.strip() for passage in passages):
+        raise UsageError(f"{where}: no passage has text", "leave `passages` out to search the index")
+    references = _texts(record, "reference", where) or ()
+    return BenchQuestion(
+        str(record.get("id", f"line {at}")),
+        text,
+        passages,
+        references,
+        _texts(record, "expected", where) or (),
+    )
+
+
+def _texts(record: dict[str, object], key: str, where: str) -> tuple[str, ...] | None:
+    """A text or a list of texts; None where the key is absent or null. Only passages must be a list."""
+    value = record.get(key)
+    if value is None:
+        return None
+    if isinstance(value, str) and key != "passages":
+        return (value,)
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise UsageError(f"{where}: `{key}` must be a list of texts", FORM)
+    return tuple(value)
+
+
+def _check_ids(path: Path, questions: list[BenchQuestion]) -> None:
+    seen: set[str] = set()
+    for question in questions:
+        if question.id in seen:
+            raise UsageError(f"{path}: two questions have the id {question.id}", "give each its own id")
+        seen.add(question.id)
