@@ -55,10 +55,11 @@ def needs_index(questions: Iterable[BenchQuestion]) -> bool:
 def _question(line: str, where: str, at: int) -> BenchQuestion:
     try:
         record = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"{where}: broken JSON: {error}", FORM) from error
     if not isinstance(record, dict):
         raise UsageError(f"{where}: not a JSON object", FORM)
+    _check_unicode(record, where)
     text = record.get("question")
     if not isinstance(text, str):
         raise UsageError(f"{where}: no question", FORM)
@@ -67,14 +68,22 @@ def _question(line: str, where: str, at: int) -> BenchQuestion:
     passages = _texts(record, "passages", where)
     if passages is not None and not any(passage.strip() for passage in passages):
         raise UsageError(f"{where}: no passage has text", "leave `passages` out to search the index")
-    references = _texts(record, "reference", where) or ()
+    name = record.get("id")
     return BenchQuestion(
-        str(record.get("id", f"line {at}")),
+        f"line {at}" if name is None else str(name),
         text,
         passages,
-        references,
+        _texts(record, "reference", where) or (),
         _texts(record, "expected", where) or (),
     )
+
+
+def _check_unicode(record: object, where: str) -> None:
+    """JSON can spell half a surrogate pair, which is no text and which no tokenizer takes."""
+    try:
+        json.dumps(record, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise UsageError(f"{where}: holds half of a surrogate pair", FORM) from error
 
 
 def _texts(record: dict[str, object], key: str, where: str) -> tuple[str, ...] | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ragla.answer import Answerer, Evidence, Prepared, gather
 from ragla.bench.conditions import environment
-from ragla.bench.decoders import Decoded, Run, check_settings, make_runs, request_for
+from ragla.bench.decoders import Decoded, Run, check_settings, make_runs, parse_decoders, request_for
 from ragla.bench.measures import summarise
 from ragla.bench.questions import BenchQuestion
 from ragla.bench.result import BenchResult, Row
@@ -55,13 +55,14 @@ def run_bench(
     runs: int = 1,
     on_progress: OnProgress = ignore_progress,
 ) -> BenchResult:
-    """Compare ``decoders``, names from ``parse_decoders``, on the same prompts.
+    """Compare ``lookahead`` and the ``decoders`` named on the same prompts.
 
     ``retriever`` serves the questions that come without passages. For each question every decoder
     decodes in turn, in an order that rotates. Raises UsageError for settings that cannot be compared
     and for an empty set, IndexUnusable where a question needs an index and there is none,
     NothingRelevant when the index answers none of the questions, ModelUnavailable from the hf-* decoders.
     """
+    decoders = parse_decoders(decoders)
     check_settings(profile.decode, decoders)
     if not questions:
         raise UsageError("there are no questions to compare decoders on", "--questions FILE.jsonl")
@@ -105,7 +106,7 @@ def _tasks(
             unanswered.append(question.id)
             continue
         prepared = answerer.prepare(question.text, evidence)
-        _check_room(question, prepared, answerer.target)
+        _check_room(question, prepared, answerer)
         tasks.append(Task(question, prepared, perf_counter() - began))
     if not tasks:
         raise NothingRelevant(
@@ -126,8 +127,14 @@ def _evidence(question: BenchQuestion, profile: Profile, retriever: Retriever | 
     return gather(found, retriever) if found else None
 
 
-def _check_room(question: BenchQuestion, prepared: Prepared, target: TargetModel) -> None:
-    needed, window = len(prepared.prompt.token_ids), target.backend.context_end
+def _check_room(question: BenchQuestion, prepared: Prepared, answerer: Answerer) -> None:
+    if not prepared.prompt.used:
+        budget = answerer.profile.prompt.token_budget
+        raise UsageError(
+            f"question {question.id}: no passage fits prompt.token_budget {budget}",
+            f"raise it, for instance --set prompt.token_budget={2 * budget}",
+        )
+    needed, window = len(prepared.prompt.token_ids), answerer.target.backend.context_end
     if needed >= window:
         raise UsageError(
             f"question {question.id}: the prompt has {needed} tokens, the model's window is {window}",
