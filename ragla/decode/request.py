@@ -43,6 +43,11 @@ class Ending:
 
     def __init__(self, request: DecodeRequest, context_end: int) -> None:
         room = context_end - len(request.prompt_ids)
+        if request.max_new_tokens < 1:
+            raise UsageError(
+                f"max_new_tokens is {request.max_new_tokens}: an answer has a token at least",
+                "use --set decode.max_new_tokens=256",
+            )
         if not request.prompt_ids:
             raise UsageError("the prompt is empty", "ask a question")
         if room < 1:
@@ -71,13 +76,19 @@ class Ending:
             self.reason = "length"
 
     def _stopped(self) -> bool:
-        stop, detokenize = self.request.stop, self.request.detokenize
+        stop, detokenize = [string for string in self.request.stop if string], self.request.detokenize
         if not stop or detokenize is None:
             return False
-        # a token holds at least a byte, so this many hold every stop string that the last one completes
-        tail = self.token_ids[-(max(len(text.encode()) for text in stop) + 4) :]
-        text = detokenize(tail)
-        return any(string in text for string in stop)
+        # a token holds a byte, so this many hold every stop string that the last one completes; special
+        # tokens hold none, hence the longer look
+        tail = max(len(string.encode()) for string in stop) + 4
+        while True:
+            text = detokenize(self.token_ids[-tail:])
+            if any(string in text for string in stop):
+                return True
+            if tail >= len(self.token_ids) or len(text) >= max(map(len, stop)):
+                return False
+            tail *= 2
 
 
 def cache_capacity(request: DecodeRequest, ending: Ending, draft_budget: int) -> int:
