@@ -1,0 +1,141 @@
+"""Tiny random models of many families, saved as a folder would be pulled, and a backend that is a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from hypothesis import settings
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers.utils import logging
+
+from ragla.decode.decoder import lookahead
+from ragla.decode.greedy import greedy
+from ragla.decode.kv_cache import KVCache
+from ragla.decode.request import DecodeRequest
+from ragla.decode.stats import DecodeStats
+from ragla.decode.tree_attention import QueryRows
+from ragla.trie import Drafter, DraftLimits
+
+logging.disable_progress_bar()
+logging.set_verbosity_error()
+
+VOCABULARY = 120
+WINDOW = 256
+END = 2
+
+_BASE: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 8,
+    "max_position_embeddings": WINDOW,
+    "initializer_range": 0.5,  # the usual 0.02 makes a random model repeat one token
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": END,
+}
+_MIXED: dict[str, Any] = {
+    "num_hidden_layers": 3,
+    "sliding_window": 9,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+}
+_OWN: dict[str, dict[str, Any]] = {
+    "mistral": {"sliding_window": 11},
+    "starcoder2": {"sliding_window": 11},
+    "phi3": {"sliding_window": 11},
+    "qwen2-window": {"use_sliding_window": True, "sliding_window": 10, "max_window_layers": 1},
+    "gemma2": _MIXED,
+    "gemma3_text": _MIXED,
+}
+_GPT2: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "n_embd": 32,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": WINDOW,
+    "initializer_range": 0.5,
+    "bos_token_id": 1,
+    "eos_token_id": END,
+}
+
+
+def few(divisor: int) -> settings:
+    """Hypothesis settings for slow examples: the profile's number divided."""
+    return settings(max_examples=max(1, settings.default.max_examples // divisor))
+
+
+def tiny_config(family: str, **changes: Any) -> Any:
+    """A transformers config of this family ("qwen2-window": qwen2 with a sliding window)."""
+    keys = _GPT2 if family == "gpt2" else {**_BASE, **_OWN.get(family, {})}
+    return AutoConfig.for_model(family.split("-")[0], **{**keys, **changes})
+
+
+def save_tokenizer(folder: Path) -> None:
+    """One word a token: t0 … t119."""
+    words = Tokenizer(WordLevel({f"t{index}": index for index in range(VOCABULARY)}, unk_token="t0"))
+    words.pre_tokenizer = Whitespace()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=words, bos_token="t1", eos_token=f"t{END}", pad_token="t0", unk_token="t0"
+    )
+    tokenizer.save_pretrained(folder)
+
+
+def save_tiny(folder: Path, config: Any, dtype: torch.dtype = torch.float32) -> Path:
+    """A folder with the weights, config and tokenizer of a random model."""
+    torch.manual_seed(1)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    model.to(dtype).save_pretrained(folder)
+    save_tokenizer(folder)
+    return folder
+
+
+def plain(backend: Any, request: DecodeRequest) -> list[int]:
+    """The plain loop's answer."""
+    return [token for block in greedy(backend, request, DecodeStats()) for token in block.token_ids]
+
+
+def drafted(
+    backend: Any, request: DecodeRequest, limits: DraftLimits, seeds: list[list[int]] | None = None
+) -> tuple[list[int], DecodeStats]:
+    """The answer of lookahead with a drafter that has read ``seeds``, and what it took."""
+    drafter, stats = Drafter(), DecodeStats()
+    drafter.begin(request.prompt_ids, [(f"seed {i}", ids) for i, ids in enumerate(seeds or [])])
+    blocks = list(lookahead(backend, drafter, request, stats, limits))
+    assert all(len(block.token_ids) == len(block.origins) for block in blocks)
+    return [token for block in blocks for token in block.token_ids], stats
+
+
+class ScriptedBackend:
+    """A model that is a rule: ``following(token, position)`` comes after the token at that position."""
+
+    name = "scripted"
+    device = torch.device("cpu")
+    drafts = True
+
+    def __init__(self, following: Callable[[int, int], int], context_end: int = 10_000) -> None:
+        self.following = following
+        self.context_end = context_end
+        self.forwards: list[int] = []
+
+    def new_cache(self, capacity: int) -> KVCache:
+        return KVCache(1, capacity)
+
+    def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
+        """One-hot logits; the cache's rows are the tokens, so that their order can be checked."""
+        assert int(rows.positions.max()) < self.context_end
+        self.forwards.append(len(rows.token_ids))
+        cache.rows[0].update(rows.token_ids[None, None, :, None].float(), rows.positions[None, None, :, None])
+        logits = torch.zeros(len(rows.token_ids), VOCABULARY)
+        pairs = zip(rows.token_ids.tolist(), rows.positions.tolist(), strict=True)
+        for row, (token, position) in enumerate(pairs):
+            logits[row, self.following(token, position)] = 1.0
+        return logits[-1:] if last_only else logits
