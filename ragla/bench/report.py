@@ -9,6 +9,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from ragla.bench.conditions import PromptTokens
 from ragla.bench.decoders import STOCK_DECODERS
 from ragla.bench.result import BenchResult, DecoderResult, Difference, Speedup
 
@@ -106,7 +107,6 @@ def difference_lines(result: BenchResult) -> list[str]:
 def conditions(result: BenchResult) -> str:
     """What the numbers hold for, in one paragraph."""
     env = result.environment
-    prompts = env.prompt_tokens
     device = f" on {env.device_name or env.device}" if env.device != "cpu" else ""
     parts = [
         f"{env.model}, {env.dtype}, {env.backend} backend{device}",
@@ -114,7 +114,7 @@ def conditions(result: BenchResult) -> str:
         f"budget {env.draft_budget}{' by step cost' if env.cost_aware else ''}, "
         f"depth {env.max_depth}, {env.shape}",
         f"{_counted(result.questions, 'question')}, {_counted(env.runs, 'run')}, "
-        f"prompts of {prompts.min}–{prompts.max} tokens (median {prompts.median:g}), "
+        f"prompts of {_prompt_range(env.prompt_tokens)} tokens, "
         f"answers of up to {env.max_new_tokens}",
     ]
     if any(name in STOCK_DECODERS for name in result.decoders):
@@ -128,6 +128,12 @@ def conditions(result: BenchResult) -> str:
     return "; ".join(parts) + "."
 
 
+def _prompt_range(prompts: PromptTokens) -> str:
+    if prompts.min == prompts.max:
+        return str(prompts.min)
+    return f"{prompts.min}–{prompts.max} (median {prompts.median:g})"
+
+
 def _difference(name: str, found: Difference) -> str:
     return (
         f"{name} first differs at question {found.id}, token {found.position}: "
@@ -138,7 +144,9 @@ def _difference(name: str, found: Difference) -> str:
 def _speedup(heading: tuple[str, str], found: Speedup | None) -> Cell:
     if found is None:
         return Cell(heading, NONE)
-    return Cell(heading, f"{found.median:.2f}", f"{found.low:.2f}–{found.high:.2f}")
+    # one question, or a baseline beside itself: there is no spread to show
+    spread = f"{found.low:.2f}–{found.high:.2f}" if found.low < found.high else ""
+    return Cell(heading, f"{found.median:.2f}", spread)
 
 
 def _stacked(cell: Cell) -> Text:

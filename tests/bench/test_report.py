@@ -77,7 +77,7 @@ def test_the_conditions_are_all_there(result: BenchResult) -> None:
         f"{env.threads} thread",
         "budget 64 by step cost, depth 12, tree",
         "3 questions, 1 run",
-        f"prompts of {env.prompt_tokens.min}–{env.prompt_tokens.max} tokens",
+        f"prompts of {env.prompt_tokens.min}–{env.prompt_tokens.max} (median ",
         "answers of up to 24",
         "hf-*: unmodified model in float32",
         "95 % interval",
@@ -91,6 +91,13 @@ def test_what_was_not_measured_is_not_shown(
     text = flat(printed(run_bench(profile, target, questions[:1], []), 80))
     for unsaid in ("greedy", "hf-", "interval", "token F1", "differs", "too short", "None"):
         assert unsaid not in text
+
+
+def test_a_single_question_shows_no_spread(result: BenchResult) -> None:
+    drawn = replace(result.decoders["lookahead"], speedup_vs_greedy=Speedup(4.5, 4.5, 4.5))
+    text = printed(replace(result, decoders={**result.decoders, "lookahead": drawn}), 80)
+    assert "4.50" in text
+    assert "4.50–4.50" not in text
 
 
 def test_quality_differences_and_what_was_left_out_are_said(result: BenchResult) -> None:
