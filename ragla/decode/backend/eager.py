@@ -11,7 +11,7 @@ from ragla.decode.tree_attention import QueryRows
 
 CROPPABLE_LAYERS = {"full_attention", "sliding_attention"}
 # attention that takes more than a mask to know where a token stands
-UNVERIFIABLE_TYPES = {"bloom", "falcon_h1", "mpt", "rwkv", "mamba", "mamba2"}
+UNVERIFIABLE_TYPES = {"bloom", "falcon_h1", "gpt_neo", "mpt", "rwkv", "mamba", "mamba2"}
 
 
 class EagerBackend:

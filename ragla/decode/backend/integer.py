@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 from transformers import AutoModelForCausalLM
@@ -76,11 +76,22 @@ def load_integer_model(folder: Path, config: Any, keep: Path) -> Any:
         model = build(config, dtype=torch.float32, attn_implementation=ATTENTION).eval()
     weights = StoredTensors(folder)
     path = keep / INTEGERS
-    if not path.exists():
+    if not _is_whole(path, model):
+        shutil.rmtree(path, ignore_errors=True)
         _store_integers(path, weights, model)
     _replace_linears(model, StoredTensors(path), weights)
     _fill_rest(model, weights)
     return model
+
+
+def _is_whole(path: Path, model: Any) -> bool:
+    """Whether the integers of every linear are there; a broken copy is made again, like a missing one."""
+    names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
+    try:
+        stored = set(StoredTensors(path))
+    except (ModelUnavailable, SafetensorError):
+        return False
+    return stored == {f"{name}.{part}" for name in names for part in ("integers", "scales")}
 
 
 def _store_integers(path: Path, weights: StoredTensors, model: Any) -> None:
