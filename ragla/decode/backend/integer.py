@@ -24,7 +24,7 @@ from ragla.decode.backend.cpu import ATTENTION, LinearPlace, joined_bias, linear
 from ragla.decode.backend.linears import IntegerLinear, packing_integers, quantise
 from ragla.errors import ModelUnavailable, RaglaError
 
-INTEGERS = "integers-1"  # the number changes with the scheme
+INTEGERS = "integers-2"  # the number changes with the scheme
 FINE_FIRST, FINE_LAST = 4, 3  # layers whose down projection sees outliers and gets 16-bit activations
 
 
