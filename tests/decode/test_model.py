@@ -1,0 +1,238 @@
+"""Loading a target: what is broken, missing or contradictory is said in one line with what mends it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from ragla.decode.backend.linears import IntegerLinear, SharedLinear
+from ragla.decode.model import LoadSettings, load_target
+from ragla.decode.request import DecodeRequest
+from ragla.decode.tree_attention import causal_rows
+from ragla.errors import ModelUnavailable, UsageError
+from ragla.trie import DraftLimits
+from tests.decode.tiny_models import END, VOCABULARY, drafted, plain, save_tiny, save_tokenizer, tiny_config
+
+Break = Callable[[Path], None]
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_tiny(tmp_path_factory.mktemp("whole"), tiny_config("llama"))
+
+
+@pytest.fixture
+def folder(whole: Path, tmp_path: Path) -> Path:
+    """A copy that may be broken."""
+    return Path(shutil.copytree(whole, tmp_path / "model"))
+
+
+def settings(folder: Path, **keys: Any) -> LoadSettings:
+    return LoadSettings(**{"integers": folder / "integers", **keys})
+
+
+def write(name: str, text: str) -> Break:
+    return lambda folder: (folder / name).write_text(text) and None
+
+
+def remove(*names: str) -> Break:
+    return lambda folder: [(folder / name).unlink() for name in names] and None
+
+
+def cut(name: str) -> Break:
+    def half(folder: Path) -> None:
+        content = (folder / name).read_bytes()
+        (folder / name).write_bytes(content[: len(content) // 2])
+
+    return half
+
+
+def configure(**keys: Any) -> Break:
+    def change(folder: Path) -> None:
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, **keys}))
+
+    return change
+
+
+BROKEN: dict[str, Break] = {
+    "config is no JSON": write("config.json", "{"),
+    "config is a list": write("config.json", "[]"),
+    "no config": remove("config.json"),
+    "unknown family": configure(model_type="nosuch"),
+    "no family": configure(model_type=None),
+    "size is a word": configure(hidden_size="many"),
+    "no heads": configure(num_attention_heads=0),
+    "code of its own": configure(model_type="own", auto_map={"AutoConfig": "own.Config"}),
+    "tokenizer is no JSON": write("tokenizer.json", "{"),
+    "tokenizer is empty": write("tokenizer.json", "{}"),
+    "no tokenizer": remove("tokenizer.json", "tokenizer_config.json"),
+    "generation config is no JSON": write("generation_config.json", "{"),
+    "generation config is a list": write("generation_config.json", "[]"),
+    "half the weights": cut("model.safetensors"),
+    "no weights": remove("model.safetensors"),
+    "other sizes than the config": configure(hidden_size=64),
+    "fewer layers than the config": configure(num_hidden_layers=5),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@pytest.mark.parametrize("damage", BROKEN)
+def test_a_broken_folder(folder: Path, damage: str, dtype: str) -> None:
+    BROKEN[damage](folder)
+    with pytest.raises(ModelUnavailable) as caught:
+        load_target(folder, settings(folder, dtype=dtype))
+    assert "\n" not in str(caught.value)
+    assert str(folder) in str(caught.value) or "package" in str(caught.value)
+    assert caught.value.hint
+
+
+def test_a_missing_folder_is_not_looked_up_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("nowhere", "some/where"):
+        with pytest.raises(ModelUnavailable, match=f"{name}: no such folder"):
+            load_target(Path(name), LoadSettings())
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"device": "banana"}, "no such device 'banana'"),
+        ({"device": "meta"}, "no such device 'meta'"),
+        ({"device": "xpu"}, "no such device 'xpu'"),
+        ({"backend": "cpu", "dtype": "bfloat16"}, "the cpu backend has no bfloat16"),
+        ({"backend": "cpu", "dtype": "float16"}, "the cpu backend has no float16"),
+        ({"backend": "eager", "dtype": "int8"}, "int8 runs on the cpu backend"),
+        ({"quantization": {"quant_method": "bitsandbytes"}, "dtype": "int8"}, "int8 runs on the cpu backend"),
+        ({"quantization": {"quant_method": "bitsandbytes"}, "backend": "cpu"}, "does not run decode.quantiz"),
+    ],
+)
+def test_settings_that_contradict_each_other(whole: Path, keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message) as caught:
+        load_target(whole, settings(whole, **keys))
+    assert caught.value.hint
+
+
+def test_a_model_that_writes_no_text(folder: Path) -> None:
+    configure(model_type="bert")(folder)
+    with pytest.raises(ModelUnavailable, match="tensors are missing"):
+        load_target(folder, settings(folder))
+    with pytest.raises(UsageError):
+        load_target(folder, settings(folder, dtype="int8"))
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_a_device_this_machine_has_not(whole: Path) -> None:
+    with pytest.raises(UsageError, match="this machine offers no cuda"):
+        load_target(whole, settings(whole, device="cuda"))
+
+
+def test_an_unknown_quantisation(whole: Path) -> None:
+    with pytest.raises(ModelUnavailable, match="nosuch"):
+        load_target(whole, settings(whole, quantization={"quant_method": "nosuch"}))
+
+
+@pytest.mark.parametrize(
+    ("keys", "backend", "dtype"),
+    [
+        ({}, "cpu", "float32"),
+        ({"dtype": "float32"}, "cpu", "float32"),
+        ({"dtype": "int8"}, "cpu", "int8"),
+        ({"dtype": "bfloat16"}, "eager", "bfloat16"),
+        ({"dtype": "float16"}, "eager", "float16"),
+        ({"backend": "eager"}, "eager", "float32"),
+    ],
+)
+def test_what_is_chosen(whole: Path, keys: dict[str, Any], backend: str, dtype: str) -> None:
+    target = load_target(whole, settings(whole, **{"device": "cpu", **keys}))
+    assert (target.backend.name, target.dtype) == (backend, dtype)
+    assert target.end_ids == {END}
+    assert target.notices == ()
+    assert len(target.tokenizer) == VOCABULARY
+
+
+def test_every_end_token_is_known(folder: Path) -> None:
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [7, 8]}))
+    configure(eos_token_id=[9])(folder)
+    assert load_target(folder, settings(folder)).end_ids == {END, 7, 8, 9}
+
+
+def test_the_stored_precision_is_kept_on_the_eager_backend(tmp_path: Path) -> None:
+    save_tiny(tmp_path, tiny_config("llama"), torch.bfloat16)
+    target = load_target(tmp_path, settings(tmp_path, backend="eager"))
+    assert target.dtype == "bfloat16"
+    assert load_target(tmp_path, settings(tmp_path, backend="cpu")).dtype == "float32"
+
+
+@pytest.mark.parametrize("family", ["mamba", "bloom", "rwkv", "lfm2"])
+def test_a_memory_that_drafts_would_corrupt_is_refused(tmp_path: Path, family: str) -> None:
+    keys = {"layer_types": ["conv", "full_attention"]} if family == "lfm2" else {}
+    save_tiny(tmp_path, tiny_config(family, **keys))
+    with pytest.raises(ModelUnavailable, match=f"{family} models do not keep keys and values row by row"):
+        load_target(tmp_path, settings(tmp_path, backend="eager"))
+    with pytest.raises(UsageError, match=f"the cpu backend does not know {family} models"):
+        load_target(tmp_path, settings(tmp_path, backend="cpu"))
+
+
+def test_a_family_without_trees_decodes_plainly_and_says_so(tmp_path: Path) -> None:
+    keys = {"attention_types": [[["global", "local"], 1]], "num_layers": 2, "num_heads": 4, "window_size": 8}
+    save_tiny(tmp_path, tiny_config("gpt_neo", num_hidden_layers=2, **keys))
+    target = load_target(tmp_path, settings(tmp_path))
+    assert target.notices == ("gpt_neo cannot verify a draft tree: decoding one token a step",)
+    request = DecodeRequest(list(range(5, 35)), 10)
+    expected = plain(target.backend, request)
+    found, stats = drafted(target.backend, request, DraftLimits(), [expected])
+    assert found == expected
+    assert stats.drafted == 0
+
+
+def test_integers_are_made_once_and_mended(folder: Path) -> None:
+    kept = folder / "integers" / "integers-2"
+    first = plain(load_target(folder, settings(folder, dtype="int8")).backend, DecodeRequest([5, 6, 7], 12))
+    files = sorted(kept.iterdir())
+    before = {file.name: file.stat().st_mtime_ns for file in files}
+    load_target(folder, settings(folder, dtype="int8"))
+    assert {file.name: file.stat().st_mtime_ns for file in kept.iterdir()} == before
+    files[0].write_bytes(files[0].read_bytes()[:40])
+    mended = load_target(folder, settings(folder, dtype="int8"))
+    assert plain(mended.backend, DecodeRequest([5, 6, 7], 12)) == first
+    files[1].unlink()
+    mended = load_target(folder, settings(folder, dtype="int8"))
+    assert plain(mended.backend, DecodeRequest([5, 6, 7], 12)) == first
+    assert [entry.name for entry in kept.parent.iterdir()] == ["integers-2"]
+
+
+def test_an_integer_model_has_no_float_linears(whole: Path, tmp_path: Path) -> None:
+    model = load_target(whole, settings(tmp_path, dtype="int8")).backend.model  # type: ignore[attr-defined]
+    kinds = {type(module) for module in model.modules()}
+    assert {IntegerLinear, SharedLinear} <= kinds
+    assert torch.nn.Linear not in kinds
+    assert not any(tensor.is_meta for tensor in [*model.parameters(), *model.buffers()])
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "gemma3_text", "gpt2", "glm", "opt", "phi"])
+def test_an_integer_model_computes_nearly_what_the_float_model_does(tmp_path: Path, family: str) -> None:
+    """Norms, biases, rotary frequencies and scaled embeddings are all in their places."""
+    torch.manual_seed(3)
+    keys = {"initializer_range": 0.05} if family not in ("opt",) else {"init_std": 0.05}
+    model = AutoModelForCausalLM.from_config(tiny_config(family, **keys)).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" in name or "ln_" in name or name.endswith("bias"):
+                parameter.add_(0.2 * torch.randn_like(parameter))
+    model.save_pretrained(tmp_path)
+    save_tokenizer(tmp_path)
+    prompt = torch.tensor([[3 + (index * 29) % 110 for index in range(24)]])
+    with torch.inference_mode():
+        expected = model(prompt).logits[0]
+    backend: Any = load_target(tmp_path, settings(tmp_path, backend="cpu", dtype="int8")).backend
+    found = backend.forward(causal_rows(prompt[0].tolist(), 0, backend.device), backend.new_cache(24))
+    error = (found - expected).norm(dim=-1) / expected.norm(dim=-1)
+    assert error.max() < 0.1
