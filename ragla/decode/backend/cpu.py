@@ -129,6 +129,11 @@ def pack_linears(model: nn.Module) -> None:
         parts = place.linears()
         weight = parts[0].weight if len(parts) == 1 else torch.cat([part.weight for part in parts])
         place.put(PackedLinear(weight, joined_bias([part.bias for part in parts], place.widths)))
+    pack_conv1d(model)
+
+
+def pack_conv1d(model: nn.Module) -> None:
+    """Replace GPT-2's linears, which keep their weight as [in, out], by packed float32 ones."""
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, Conv1D):

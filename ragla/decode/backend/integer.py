@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import AutoModelForCausalLM
 
-from ragla.decode.backend.cpu import ATTENTION, LinearPlace, joined_bias, linear_places
+from ragla.decode.backend.cpu import ATTENTION, LinearPlace, joined_bias, linear_places, pack_conv1d
 from ragla.decode.backend.linears import IntegerLinear, packing_integers, quantise
 from ragla.errors import ModelUnavailable, RaglaError
 
@@ -81,6 +81,8 @@ def load_integer_model(folder: Path, config: Any, keep: Path) -> Any:
         _store_integers(path, weights, model)
     _replace_linears(model, StoredTensors(path), weights)
     _fill_rest(model, weights)
+    if torch._C._has_mkldnn:
+        pack_conv1d(model)
     return model
 
 
