@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 
-os.environ["HF_HUB_OFFLINE"] = "1"
-if importlib.util.find_spec("ragla.process") is not None:
-    from ragla.process import prepare
+from ragla.process import prepare
 
-    prepare()
-else:
-    os.environ.setdefault("GOMP_SPINCOUNT", "8000")  # read once, when torch loads its OpenMP
+os.environ["HF_HUB_OFFLINE"] = "1"
+prepare()  # before anything loads torch
 
 EXAMPLES = float(os.environ.get("RAGLA_EXAMPLES", "1"))
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=max(1, int(100 * EXAMPLES)))
