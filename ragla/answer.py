@@ -128,12 +128,13 @@ class Answerer:
         """Answer from given passages, with drafts or without."""
         began = perf_counter()
         prepared = self.prepare(question, evidence)
-        prepare_s = perf_counter() - began
         stats = DecodeStats()
         stream = TextStream(self.target.tokenizer, self.profile.decode.stop, on_text)
         token_ids: list[int] = []
         copied: Counter[int] = Counter()
+        ttft_s = 0.0
         for block in self._decode(prepared, decoder, stats, observe):
+            ttft_s = ttft_s or retrieval_s + perf_counter() - began - stats.calibration_s
             token_ids += block.token_ids
             copied.update(copied_passages(block, prepared.prompt, evidence))
             stream.push(token_ids, self.target.end_ids)
@@ -143,7 +144,6 @@ class Answerer:
         text = stream.finish()
         answered = bool(text) and not is_refusal(text)
         sources = cite(evidence.sources, prepared.prompt.used, text if answered else "", copied)
-        ttft_s = retrieval_s + prepare_s + stats.prefill_s
         left_out = [evidence.sources[i].path for i in prepared.prompt.left_out if i < len(evidence.sources)]
         return Answer(
             question, text if answered else no_answer(question), answered, token_ids, sources, stats, ttft_s,

@@ -278,23 +278,23 @@ def bench(
     [bold]ragla bench --compare greedy[/]
     """
     from ragla import session
-    from ragla.bench import load_questions, parse_decoders, run_bench
+    from ragla.bench import Report, load_questions, needs_index, parse_decoders, run_bench
 
     decoders = parse_decoders(compare or ["greedy"])
     loaded = load_profile(profile, settings, {"decode.model": model})
     asked = load_questions(questions or corpus_questions(index_path), limit)
     retriever = None
-    if any(entry.passages is None for entry in asked):
+    if needs_index(asked):
         retriever = session.open_retriever(loaded.profile, session.find_index(index_path, Path.cwd()))
     target = load_model(loaded.profile, quiet=as_json)
     cost = session.load_step_cost(loaded.profile, target)
     with bench_progress(quiet=as_json) as on_progress:
-        report = run_bench(loaded.profile, target, asked, decoders, retriever, cost, runs, on_progress)
+        result = run_bench(loaded.profile, target, asked, decoders, retriever, cost, runs, on_progress)
     session.save_step_cost(loaded.profile, target, cost)
     if as_json:
-        print_json(report.to_json())
+        print_json(result.to_json())
     else:
-        output().print(report.table())
+        output().print(Report(result))
 
 
 @models_app.command("list")

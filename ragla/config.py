@@ -5,7 +5,7 @@ A profile knows names and numbers only; it loads no model, opens no index and pr
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -28,7 +28,7 @@ class RetrieveSettings(_Section):
     faiss_index: str = Field(default="Flat", description="faiss.index_factory string.")
     top_k: int = Field(default=4, ge=1, le=100, description="Passages handed to the prompt.")
     relevance_floor: float = Field(
-        default=0.3,
+        default=0.27,
         ge=-1.0,
         le=1.0,
         description="Passages scoring below are not relevant; none left: not answered.",
@@ -77,7 +77,9 @@ class DecodeSettings(_Section):
         default=200_000, ge=0, description="Bound of the trie of earlier answers; 0: off."
     )
     max_new_tokens: int = Field(default=256, ge=1, description="Longest answer, in tokens.")
-    stop: tuple[str, ...] = Field(default=(), description="Strings that end the answer; not part of it.")
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        default=(), description="Strings that end the answer; not part of it."
+    )
     temperature: float = Field(default=0.0, ge=0.0, le=10.0, description="0: greedy.")
     top_k: int = Field(default=0, ge=0, description="Sample among the k best; 0: all.")
     top_p: float = Field(

@@ -18,7 +18,8 @@ from ragla.trie import DraftTree
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 REFRESH = 0.1  # weight of a new measurement
-REPETITIONS = 3
+REPETITIONS = 3  # of a size; of large ones, which take long, one
+LARGE = 16
 
 
 class StepCost:
@@ -79,11 +80,11 @@ def measure(backend: Backend, cache: KVCache, sizes: list[int]) -> dict[int, flo
     """Median seconds of forward passes over T rows behind the cached text, which is left as it was."""
     costs: dict[int, float] = {}
     length = cache.length
-    for size in sorted(sizes, reverse=True):
+    for size in sorted(sizes):
         if length + size > min(cache.capacity, backend.context_end):
             continue
         times = []
-        for _ in range(REPETITIONS):
+        for _ in range(REPETITIONS if size < LARGE else 1):
             rows = causal_rows([0] * size, length, backend.device)
             began = perf_counter()
             # fetching a value waits for a device that runs ahead

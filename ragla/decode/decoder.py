@@ -48,7 +48,9 @@ def lookahead(
     stats.prompt_tokens = len(request.prompt_ids)
     stats.prefill_s = perf_counter() - began
     if cost is not None:
+        began = perf_counter()
         cost.prepare(backend, cache, limits.budget)
+        stats.calibration_s = perf_counter() - began
     began = perf_counter()
 
     def choose(node: int) -> int | None:
@@ -65,15 +67,16 @@ def lookahead(
         for token, best in zip(tree.token_ids, best_ids(logits), strict=True):
             drafter.recycle(token, best)
         stats.tokens += len(chosen)
-        stats.decode_s = perf_counter() - began
         if stats.steps:
             cache.keep([0, *nodes])
             stats.steps[-1] = replace(stats.steps[-1], accepted=len(nodes), committed=len(chosen))
-            if observe is not None:
-                observe(tree, nodes)
+        stats.decode_s += perf_counter() - began
+        if observe is not None and stats.steps:
+            observe(tree, nodes)
         yield block(tree, nodes, chosen)
         if ending.reason:
             return
+        began = perf_counter()
         tree, logits = step(backend, drafter, cache, limits, cost, ending.remaining, chosen[-1], stats)
 
 

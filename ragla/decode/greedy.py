@@ -39,11 +39,11 @@ def greedy(backend: Backend, request: DecodeRequest, stats: DecodeStats) -> Iter
         token = chooser.choose(logits)
         ending.push(token)
         stats.tokens += 1
-        stats.decode_s = perf_counter() - began
+        stats.decode_s += perf_counter() - began
         yield Block([token], [None])
         if ending.reason:
             return
-        step = perf_counter()
+        began = perf_counter()
         logits = backend.forward(causal_rows([token], cache.length, backend.device), cache)[-1]
         cache.committed(1)
-        stats.steps.append(StepStats(0, 0, 1, perf_counter() - step, 0.0))
+        stats.steps.append(StepStats(0, 0, 1, perf_counter() - began, 0.0))

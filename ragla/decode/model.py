@@ -4,7 +4,6 @@ unless it is told to.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +11,7 @@ from typing import Any, Literal
 import torch
 from safetensors import SafetensorError
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers.utils.logging import disable_progress_bar
 
 from ragla.decode.backend import Backend
 from ragla.decode.backend.cpu import ATTENTION, CpuBackend, pack_linears
@@ -60,6 +60,7 @@ def load_target(folder: Path, settings: LoadSettings) -> TargetModel:
     Raises ModelUnavailable when the folder holds no usable model, UsageError for settings that do not fit
     this machine.
     """
+    disable_progress_bar()  # type: ignore[no-untyped-call]
     if settings.threads:
         torch.set_num_threads(settings.threads)
     device = _device(settings.device)
@@ -222,11 +223,3 @@ def _end_ids(folder: Path, config: Any, tokenizer: Any, settings: LoadSettings) 
 
 def _first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
-
-
-def quiet_libraries() -> None:
-    """Keep transformers' advice and progress bars off the terminal and its hub client offline."""
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")

@@ -24,12 +24,16 @@ class StepStats:
 
 @dataclass
 class DecodeStats:
-    """Totals of one answer. Times in seconds."""
+    """Totals of one answer. Times in seconds, without what the consumer of the stream does in between.
+
+    ``calibration_s``: spent once per model and machine on measuring what steps cost.
+    """
 
     prompt_tokens: int = 0
     tokens: int = 0
     copied: int = 0
     prefill_s: float = 0.0
+    calibration_s: float = 0.0
     decode_s: float = 0.0
     steps: list[StepStats] = field(default_factory=list)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from transformers import LogitsProcessorList
@@ -43,7 +44,7 @@ class TokenChooser:
     def choose(self, logits: torch.Tensor) -> int:
         """The next token from its logits, float [vocabulary]; to be called once a committed token."""
         if self.processors:
-            ids = torch.LongTensor([self.ids]).to(logits.device)
+            ids: Any = torch.tensor([self.ids], device=logits.device)
             logits = self.processors(ids, logits[None].float().clone())[0]
         if self.greedy:
             token = int(logits.argmax())
