@@ -1,0 +1,45 @@
+# Everything lives in .venv and in the user's cache; `make demo` is all a new clone needs.
+PYTHON ?= python3
+PIP_FLAGS ?=
+BIN := .venv/bin
+RAGLA := $(BIN)/ragla
+
+.PHONY: setup models demo test check bench clean
+
+setup: .venv/.ready
+
+.venv/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ragla needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[dev]'
+	@touch $@
+
+# the models that tests use; the one that the demo uses is ten times larger
+models: setup
+	$(RAGLA) models pull minilm-l6 smollm2-135m
+
+demo: setup
+	$(RAGLA) models pull minilm-l6 qwen2.5-coder-1.5b
+	$(RAGLA) index corpora/handbook --profile offline
+	@for question in \
+	    "My hardware key has disappeared. What are the steps?" \
+	    "What is the most I may pay for a hotel room in Paris?" \
+	    "发红色提醒需要几个人签？另一个人找不到怎么办？"; \
+	do printf '\n$$ ragla ask --profile offline "%s"\n\n' "$$question"; \
+	    $(RAGLA) ask --profile offline "$$question" || exit 1; done
+
+test: models
+	$(BIN)/python -m pytest
+
+check: setup
+	$(BIN)/ruff check ragla tests
+	$(BIN)/ruff format --check ragla tests
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: models
+	$(RAGLA) index corpora/handbook --profile tiny
+	$(RAGLA) bench --profile tiny --compare greedy,hf-greedy,hf-prompt-lookup
+
+clean:
+	rm -rf .venv .ragla build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
