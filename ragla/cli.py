@@ -6,11 +6,14 @@ commands that need them, so that ``ragla --help`` is there at once.
 
 from __future__ import annotations
 
+import io
+import itertools
 import json
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -32,40 +35,83 @@ if TYPE_CHECKING:
     from ragla.trie import DraftTree
 
 INTERRUPTED = 130
-PANEL_MODELS = "See also: ragla models list"
+JSON_WANTED = "ragla.json"  # key of the parser's notes: one document on stdout, whatever happens
 
 
 class Commands(TyperGroup):
     """Runs a command and turns what went wrong into one line, the command that mends it, and an exit code."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take the command line; remember whether a script reads it."""
+        ctx.meta[JSON_WANTED] = "--json" in itertools.takewhile(lambda word: word != "--", args)
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         process.prepare()
-        debug = bool(ctx.params.get("debug"))
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")  # paths and answers hold what a terminal may not know
         try:
             return super().invoke(ctx)
-        except RaglaError as error:
-            if debug:
-                traceback.print_exc()
-            report_error(str(error), error.hint, error.exit_code)
-            raise SystemExit(error.exit_code) from None
         except KeyboardInterrupt:
-            errors().print("interrupted", style="yellow")
-            raise SystemExit(INTERRUPTED) from None
-        except MemoryError:
-            report_error("not enough memory", "choose a smaller model: ragla models list", 1)
-            raise SystemExit(1) from None
-        except (OSError, ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
-            if isinstance(error, BrokenPipeError) or debug or is_control_flow(error):
+            failure = Failure("interrupted", None, INTERRUPTED)
+        except Exception as error:  # whatever a library raises, a user sees one line
+            if isinstance(error, BrokenPipeError) or is_control_flow(error):
+                if ctx.meta[JSON_WANTED] and hasattr(error, "format_message"):
+                    wrong_usage = Failure(error.format_message(), "ragla --help", UsageError.exit_code)
+                    print_json(wrong_usage.as_json())
                 raise
-            message = next(iter(str(error).splitlines()), "") or type(error).__name__
-            report_error(f"unexpected: {message}", "see where: ragla --debug …", 1)
-            raise SystemExit(1) from None
+            if ctx.params.get("debug"):
+                traceback.print_exc()
+            failure = Failure.of(error)
+        failure.report(as_json=ctx.meta[JSON_WANTED])
+        raise SystemExit(failure.exit_code)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a command did not do what was asked: one line, what mends it, the exit code."""
+
+    message: str
+    hint: str | None
+    exit_code: int
+
+    @classmethod
+    def of(cls, error: Exception) -> Failure:
+        """What an error means to the user."""
+        if isinstance(error, RaglaError):
+            return cls(str(error), error.hint, error.exit_code)
+        if isinstance(error, MemoryError):
+            return cls("not enough memory", "choose a smaller model: ragla models list", 1)
+        first_line = next(iter(str(error).splitlines()), "") or type(error).__name__
+        return cls(f"unexpected: {first_line}", "see where: ragla --debug …", 1)
+
+    def report(self, *, as_json: bool) -> None:
+        """Lines for a person and, with ``--json``, one document for a script."""
+        from ragla.render import one_line
+
+        console = errors()
+        prefix, style = ("", "yellow") if self.exit_code == INTERRUPTED else ("error: ", "red")
+        console.print(prefix + one_line(self.message), style=style, soft_wrap=True)
+        if self.hint:
+            console.print(f"  → {one_line(self.hint)}", soft_wrap=True)
+        if as_json:
+            print_json(self.as_json())
+
+    def as_json(self) -> dict[str, Any]:
+        """The document."""
+        return {
+            "schema": "ragla.error/1",
+            "error": self.message,
+            "hint": self.hint,
+            "exit_code": self.exit_code,
+        }
 
 
 def is_control_flow(error: BaseException) -> bool:
     """Whether an exception is the parser's own way to say a wrong usage, or to leave."""
-    return hasattr(error, "exit_code")
+    return hasattr(error, "exit_code") and not isinstance(error, RaglaError)
 
 
 app = typer.Typer(
@@ -249,9 +295,9 @@ def show_answer(answer: Answer, notices: tuple[str, ...]) -> None:
         for line in render.source_lines(source for source in answer.sources if source.cited):
             errors().print(line, soft_wrap=True)
     for path in answer.left_out:
-        errors().print(f"did not fit the prompt: {render.safe(path)}", style="yellow", soft_wrap=True)
+        errors().print(f"did not fit the prompt: {render.one_line(path)}", style="yellow", soft_wrap=True)
     for notice in notices:
-        errors().print(f"note: {notice}", style="yellow", soft_wrap=True)
+        errors().print(f"note: {render.one_line(notice)}", style="yellow", soft_wrap=True)
     if answer.stats.tokens:
         errors().print(render.stats_line(answer), soft_wrap=True)
 
@@ -376,9 +422,10 @@ def load_profile(
 
 def question_text(question: str | None) -> str:
     """The question from the command line, or from stdin where it is ``-`` or missing and piped."""
-    if question == "-" or (question is None and not sys.stdin.isatty()):
+    if question == "-" or (question is None and sys.stdin is not None and not sys.stdin.isatty()):
         question = sys.stdin.buffer.read().decode("utf-8", errors="replace")
-    text = (question or "").strip()
+    # bytes of the command line that are no UTF-8 arrive as lone surrogates, which nothing can encode
+    text = (question or "").encode(errors="surrogateescape").decode(errors="replace").strip()
     if not text:
         raise UsageError("no question", "ragla ask 'your question', or pipe it in")
     return text
@@ -432,16 +479,6 @@ def errors() -> Console:
     return Console(stderr=True, markup=False, highlight=False, emoji=False)
 
 
-def report_error(message: str, hint: str | None, exit_code: int) -> None:
-    """One line for a person and, with ``--json``, one document for a script."""
-    console = errors()
-    console.print(f"error: {message}", style="red", soft_wrap=True)
-    if hint:
-        console.print(f"  → {hint}", soft_wrap=True)
-    if "--json" in sys.argv:
-        print_json({"schema": "ragla.error/1", "error": message, "hint": hint, "exit_code": exit_code})
-
-
 def print_json(document: dict[str, Any]) -> None:
     """One JSON document on stdout."""
     sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
@@ -463,7 +500,7 @@ def reading(quiet: bool) -> Iterator[Any]:
 
     def write(text: str) -> None:
         waiting.stop()
-        sys.stdout.write(render.safe(text) if sys.stdout.isatty() else text)
+        sys.stdout.write(render.safe(text))
         sys.stdout.flush()
 
     try:

@@ -27,6 +27,11 @@ def safe(text: str) -> str:
     return CONTROL.sub("\ufffd", text)
 
 
+def one_line(text: str) -> str:
+    """The same, unable to pretend to be two lines: for paths, titles and reasons."""
+    return " ".join(safe(text).split("\n"))
+
+
 def place(path: str, first_line: int, last_line: int) -> str:
     """``path:first-last``."""
     return f"{path}:{first_line}-{last_line}"
@@ -36,7 +41,7 @@ def source_lines(sources: Iterable[Source]) -> Iterable[Text]:
     """One line a cited source: its number, where it is, how many tokens were copied from it."""
     for source in sources:
         line = Text(f"[{source.number}] ", style="cyan")
-        line.append(safe(place(source.path, source.first_line, source.last_line)), style="bold")
+        line.append(one_line(place(source.path, source.first_line, source.last_line)), style="bold")
         if source.copied:
             line.append(f"  {source.copied} tokens copied", style="dim")
         yield line
@@ -120,14 +125,14 @@ def passage_lines(number: int, found: ScoredPassage) -> Iterable[Text]:
     """A found passage: where, how well, and its text."""
     passage = found.passage
     head = Text(f"[{number}] ", style="cyan")
-    head.append(safe(place(passage.path, passage.first_line, passage.last_line)), style="bold")
+    head.append(one_line(place(passage.path, passage.first_line, passage.last_line)), style="bold")
     page = f"  page {passage.page}" if passage.page else ""
     head.append(
         f"{page}  score {found.score:.2f} (dense {found.dense:.2f}, lexical {found.lexical:.2f})", style="dim"
     )
     yield head
     if passage.title:
-        yield Text(safe(passage.title), style="italic")
+        yield Text(one_line(passage.title), style="italic")
     yield Text(safe(passage.text.strip()))
 
 
@@ -157,7 +162,7 @@ def index_lines(report: IndexReport, index: str) -> Iterable[Text]:
     )
     for title, rows in (("skipped", report.skipped), ("note", report.remarks)):
         for path, reason in rows[:SKIPPED_SHOWN]:
-            yield Text(f"  {title}: {safe(path)}: {safe(reason)}", style="yellow")
+            yield Text(f"  {title}: {one_line(path)}: {one_line(reason)}", style="yellow")
         if len(rows) > SKIPPED_SHOWN:
             yield Text(f"  … and {len(rows) - SKIPPED_SHOWN} more; --json lists them all", style="yellow")
 
@@ -213,7 +218,7 @@ def config_lines(loaded: LoadedProfile) -> Iterable[Text]:
     width = max(map(len, values))
     for key, value in values.items():
         line = Text(f"{key:<{width}}  ")
-        line.append(str(value), style="bold")
+        line.append(one_line(str(value)), style="bold")
         line.append(f"  ({loaded.origins[key]})", style="dim")
         yield line
 
