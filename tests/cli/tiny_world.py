@@ -1,0 +1,37 @@
+"""The world of these tests: two tiny models, a profile that names them, documents and their index."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from typer.testing import Result
+
+QUESTION = "What is the hotel limit in Paris?"
+
+
+@dataclass(frozen=True)
+class World:
+    """Two models, a profile that names them, documents and their index; the path is an awkward one."""
+
+    folder: Path
+    profile: Path
+    docs: Path
+    index: Path
+
+    @property
+    def flags(self) -> list[str]:
+        return ["--index", str(self.index), "--profile", str(self.profile)]
+
+
+Ragla = Callable[..., Result]
+
+
+def document(result: Result) -> dict[str, Any]:
+    """The one JSON document that stdout must be."""
+    found: dict[str, Any] = json.loads(result.stdout)
+    assert isinstance(found, dict)
+    return found
