@@ -20,7 +20,7 @@ from ragla.decode.model import TargetModel
 from ragla.decode.request import Block, DecodeRequest
 from ragla.decode.stats import DecodeStats
 from ragla.decode.verify import SamplingSettings
-from ragla.prompt import Prompt, PromptPassage, build_prompt, encode, is_refusal, may_become_refusal
+from ragla.prompt import Prompt, PromptPassage, build_prompt, encode, is_refusal
 from ragla.trie import Drafter, DraftLimits
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Answerer:
         sources = cite(evidence.sources, prepared.prompt.used, text if answered else "", copied)
         left_out = [evidence.sources[i].path for i in prepared.prompt.left_out if i < len(evidence.sources)]
         return Answer(
-            question, text if answered else no_answer(question), answered, token_ids, sources, stats, ttft_s,
+            question, text or no_answer(question), answered, token_ids, sources, stats, ttft_s,
             retrieval_s, left_out,
         )  # fmt: skip
 
@@ -179,7 +179,7 @@ class Answerer:
 class TextStream:
     """Turns growing token ids into text, and hands on what can no longer change.
 
-    Held back: half a character, what may become a stop string, and what may become a refusal.
+    Held back: half a character, white space at the end, and what may become a stop string.
     """
 
     def __init__(self, tokenizer: Any, stop: Sequence[str], on_text: OnText | None) -> None:
@@ -195,25 +195,23 @@ class TextStream:
         text = self.tokenizer.decode(plain, skip_special_tokens=True)
         found = [at for at in (text.find(string) for string in self.stop) if at >= 0]
         self.text = text[: min(found)] if found else text
-        if not may_become_refusal(self.text):
-            self._send(self.text.rstrip("\ufffd"), hold=self.held() if not found else 0)
+        whole = self.text.rstrip("\ufffd")
+        self._send(whole, hold=0 if found else self.held(whole))
 
-    def held(self) -> int:
+    def held(self, text: str) -> int:
         """Characters at the end that could be the start of a stop string, or white space at the end."""
-        longest = len(self.text) - len(self.text.rstrip())
+        longest = len(text) - len(text.rstrip())
         for string in self.stop:
             for length in range(len(string) - 1, longest, -1):
-                if self.text.endswith(string[:length]):
+                if text.endswith(string[:length]):
                     longest = length
                     break
         return longest
 
     def finish(self) -> str:
-        """The final text; sends what was held back, unless it is a refusal."""
-        text = self.text.rstrip()
-        if not is_refusal(text):
-            self._send(text, hold=0)
-        self.text = text.strip()
+        """The final text; sends what was held back."""
+        self._send(self.text.rstrip(), hold=0)
+        self.text = self.text.strip()
         return self.text
 
     def _send(self, text: str, hold: int) -> None:

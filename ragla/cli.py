@@ -286,14 +286,14 @@ def show_answer(answer: Answer, notices: tuple[str, ...]) -> None:
     """What follows the streamed text: sources, what did not fit, what it cost."""
     from ragla import render
 
-    if not answer.answered:
+    if not answer.token_ids:  # nothing was decoded, so nothing was streamed
         output().print(answer.text, soft_wrap=True)
     else:
         sys.stdout.write("\n")
         sys.stdout.flush()
         errors().print()
-        for line in render.source_lines(source for source in answer.sources if source.cited):
-            errors().print(line, soft_wrap=True)
+    for line in render.source_lines(source for source in answer.sources if source.cited):
+        errors().print(line, soft_wrap=True)
     for path in answer.left_out:
         errors().print(f"did not fit the prompt: {render.one_line(path)}", style="yellow", soft_wrap=True)
     for notice in notices:

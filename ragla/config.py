@@ -39,7 +39,9 @@ class PromptSettings(_Section):
     """How passages and question become a prompt."""
 
     token_budget: int = Field(default=1024, ge=64, description="Most prompt tokens spent on passages.")
-    instruction: str | None = Field(default=None, description="Replaces the built-in system text.")
+    instruction: str | None = Field(
+        default=None, description="Replaces the built-in task after the question."
+    )
 
 
 class DecodeSettings(_Section):

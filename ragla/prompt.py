@@ -11,16 +11,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-REFUSAL = "NOT IN THE DOCUMENTS"
-INSTRUCTION = (
-    "You answer questions from numbered passages. Use only the passages. Copy the sentences that answer the "
-    "question word for word, all of them and nothing else, and after each put the number of its passage in "
-    f"square brackets, like [1]. If the passages do not contain the answer, reply exactly: {REFUSAL}"
+# Wordings were compared on the handbook's questions: asked to quote, a small model copies and is right more
+# often than asked to answer; given a fixed sentence for "no answer", it takes that way out far too often.
+SYSTEM = "You answer questions about documents by quoting them."
+TASK = (
+    "Quote the sentences that answer the question, and after each quote give the number of its passage, like "
+    "[1]. If the passages do not answer the question, say that they do not."
 )
-INSTRUCTION_ZH = (
-    "你根据带编号的段落回答问题。只使用这些段落。逐字抄写能回答问题的句子，不要改写，不要添加别的内容，"
-    f"并在每句后面用方括号写出段落编号，例如 [1]。如果段落中没有答案，只回复：{REFUSAL}"
+SYSTEM_ZH = "你通过引用原文来回答关于文档的问题。"
+TASK_ZH = "请逐字引用能回答问题的句子，并在每句后面注明段落编号，例如 [1]。如果段落没有回答这个问题，就说段落没有提到。"
+REFUSAL_LENGTH = 240  # characters; what is longer says something
+REFUSAL = re.compile(
+    r"\b(passages?|documents?|text|information)\b[^.]*\b(do|does|did) not\b"
+    r"|\b(is|are|was|were)(n't| not) (explicitly |directly )?"
+    r"(mentioned|stated|provided|specified|given|contained|found|included|available|answered)\b"
+    r"|\bno (passage|information|mention)\b"
+    r"|(段落|文档|资料|文中|原文)[^。]{0,20}(没有|未|并未)[^。]{0,6}(提|说|回答|给出|包含|涉及|明确)",
+    re.IGNORECASE,
 )
+HEADING = re.compile(r"#{1,6} ")
 CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 PLACEHOLDER = "\x02ragla\x03"
 
@@ -56,15 +65,17 @@ def build_prompt(
 ) -> Prompt:
     """The prompt for a question: as many whole passages, best first, as ``token_budget`` tokens hold."""
     used, left_out, blocks = pack(tokenizer, passages, token_budget)
-    instruction = instruction or (INSTRUCTION_ZH if CJK.search(question) else INSTRUCTION)
-    before, after = frame(tokenizer, instruction, question)
+    chinese = bool(CJK.search(question))
+    before, after = frame(tokenizer, SYSTEM_ZH if chinese else SYSTEM)
+    task = instruction or (TASK_ZH if chinese else TASK)
     head = encode(tokenizer, before, special=True)
     token_ids = list(head)
     spans = []
     for block in blocks:
         spans.append(range(len(token_ids), len(token_ids) + len(block)))
         token_ids += block
-    token_ids += encode(tokenizer, f"Question: {question.strip()}", special=False)
+    asked = f"{'问题：' if chinese else 'Question: '}{question.strip()}\n\n{task}"
+    token_ids += encode(tokenizer, asked, special=False)
     token_ids += encode(tokenizer, after, special=True)
     return Prompt(token_ids, spans, used, left_out)
 
@@ -89,20 +100,24 @@ def pack(
 
 
 def passage_text(number: int, passage: PromptPassage) -> str:
-    """A passage as the model reads it."""
-    title = f"{passage.title}\n" if passage.title else ""
-    return f"[{number}] {title}{passage.text.strip()}\n\n"
+    """A passage as the model reads it: numbered, titled, without headings that only repeat the title."""
+    lines = passage.text.strip().splitlines()
+    while len(lines) > 1 and (HEADING.match(lines[0]) or not lines[0].strip()):
+        del lines[0]
+    text = "\n".join(lines).replace("</passage", "</ passage")  # only we close a passage
+    title = f' title="{passage.title}"' if passage.title else ""
+    return f'<passage number="{number}"{title}>\n{text}\n</passage>\n\n'
 
 
-def frame(tokenizer: Any, instruction: str, question: str) -> tuple[str, str]:
+def frame(tokenizer: Any, system: str) -> tuple[str, str]:
     """What the model wants before and after the user's words: its chat template, or plain lines."""
     if not getattr(tokenizer, "chat_template", None):
-        return f"{instruction}\n\n", "\nAnswer:"
-    messages = [{"role": "system", "content": instruction}, {"role": "user", "content": PLACEHOLDER}]
+        return f"{system}\n\n", "\n\nAnswer:"
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": PLACEHOLDER}]
     try:
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     except Exception:  # templates raise errors of their own for a system role they do not know
-        messages = [{"role": "user", "content": f"{instruction}\n\n{PLACEHOLDER}"}]
+        messages = [{"role": "user", "content": f"{system}\n\n{PLACEHOLDER}"}]
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
     before, _, after = text.partition(PLACEHOLDER)
     return before, after
@@ -115,11 +130,5 @@ def encode(tokenizer: Any, text: str, *, special: bool) -> list[int]:
 
 
 def is_refusal(text: str) -> bool:
-    """Whether an answer says that the passages do not hold one."""
-    return text.strip().lstrip("\"'*").upper().startswith(REFUSAL)
-
-
-def may_become_refusal(text: str) -> bool:
-    """Whether an answer that is still growing could turn out to be a refusal."""
-    start = text.strip().lstrip("\"'*").upper()
-    return REFUSAL.startswith(start) or start.startswith(REFUSAL)
+    """Whether an answer only says that the passages do not hold one."""
+    return len(text) <= REFUSAL_LENGTH and bool(REFUSAL.search(text))
