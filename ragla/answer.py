@@ -106,14 +106,14 @@ class Answerer:
         on_text: OnText | None = None,
         observe: Observer | None = None,
     ) -> Answer:
-        """Answer from an index. The text streams to ``on_text`` as it is committed."""
+        """Answer from an index. All of ``Answer.text`` goes to ``on_text``, as soon as it is certain."""
         began = perf_counter()
         settings = self.profile.retrieve
         found = retriever.search(question, settings.top_k, settings.relevance_floor)
         evidence = gather(found, retriever)
         retrieval_s = perf_counter() - began
         if not found:
-            return Answer(question, no_answer(question), False, retrieval_s=retrieval_s)
+            return Answer(question, say_no_answer(question, on_text), False, retrieval_s=retrieval_s)
         return self.answer(question, evidence, on_text, observe, retrieval_s=retrieval_s)
 
     def answer(
@@ -146,7 +146,7 @@ class Answerer:
         sources = cite(evidence.sources, prepared.prompt.used, text if answered else "", copied)
         left_out = [evidence.sources[i].path for i in prepared.prompt.left_out if i < len(evidence.sources)]
         return Answer(
-            question, text or no_answer(question), answered, token_ids, sources, stats, ttft_s,
+            question, text or say_no_answer(question, on_text), answered, token_ids, sources, stats, ttft_s,
             retrieval_s, left_out,
         )  # fmt: skip
 
@@ -196,17 +196,13 @@ class TextStream:
         found = [at for at in (text.find(string) for string in self.stop) if at >= 0]
         self.text = text[: min(found)] if found else text
         whole = self.text.rstrip("\ufffd")
-        self._send(whole, hold=0 if found else self.held(whole))
+        self._send(whole, self.held(whole))
 
     def held(self, text: str) -> int:
-        """Characters at the end that could be the start of a stop string, or white space at the end."""
-        longest = len(text) - len(text.rstrip())
-        for string in self.stop:
-            for length in range(len(string) - 1, longest, -1):
-                if text.endswith(string[:length]):
-                    longest = length
-                    break
-        return longest
+        """Characters at the end that could be the start of a stop string, with the white space before."""
+        starts = (string[:length] for string in self.stop for length in range(1, len(string)))
+        longest = max((len(start) for start in starts if text.endswith(start)), default=0)
+        return len(text) - len(text[: len(text) - longest].rstrip())
 
     def finish(self) -> str:
         """The final text; sends what was held back."""
@@ -273,6 +269,14 @@ def cite(sources: list[Source], used: list[int], text: str, copied: Counter[int]
 def no_answer(question: str) -> str:
     """The sentence that says there is no answer, in the question's language as far as it is Chinese."""
     return NO_ANSWER_ZH if re.search("[\u4e00-\u9fff]", question) else NO_ANSWER
+
+
+def say_no_answer(question: str, on_text: OnText | None) -> str:
+    """Hand that sentence on, where nothing else was said, and return it."""
+    text = no_answer(question)
+    if on_text is not None:
+        on_text(text)
+    return text
 
 
 def decode_request(settings: DecodeSettings, target: TargetModel, prompt_ids: list[int]) -> DecodeRequest:

@@ -286,19 +286,22 @@ def show_answer(answer: Answer, notices: tuple[str, ...]) -> None:
     """What follows the streamed text: sources, what did not fit, what it cost."""
     from ragla import render
 
-    if not answer.token_ids:  # nothing was decoded, so nothing was streamed
-        output().print(answer.text, soft_wrap=True)
-    else:
-        sys.stdout.write("\n")
-        sys.stdout.flush()
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+    cited = [source for source in answer.sources if source.cited]
+    if answer.sources:
         errors().print()
-    for line in render.source_lines(source for source in answer.sources if source.cited):
+    if answer.answered and not cited:
+        errors().print(
+            "the answer names no source; these passages were read:", style="yellow", soft_wrap=True
+        )
+    for line in render.source_lines(cited or (answer.sources if answer.answered else [])):
         errors().print(line, soft_wrap=True)
     for path in answer.left_out:
         errors().print(f"did not fit the prompt: {render.one_line(path)}", style="yellow", soft_wrap=True)
     for notice in notices:
         errors().print(f"note: {render.one_line(notice)}", style="yellow", soft_wrap=True)
-    if answer.stats.tokens:
+    if answer.stats.steps:
         errors().print(render.stats_line(answer), soft_wrap=True)
 
 
