@@ -63,6 +63,7 @@ def lookahead(
     tree = DraftTree([request.prompt_ids[-1]])
     while True:
         nodes, chosen = accepted_path(tree, choose)
+        drafter.learn(tree, nodes)
         drafter.commit(chosen)  # before recycling: the old ranks are judged by what came
         for token, best in zip(tree.token_ids, best_ids(logits), strict=True):
             drafter.recycle(token, best)

@@ -8,7 +8,8 @@ ever shorter ones saw, each trusted as often as contexts of its length were righ
 with ``n_k`` occurrences of the context of length k and ``u_k`` distinct followers. The mass that is
 left goes to the model's own second thoughts: the ids it ranked best the last time it stood on the
 same token. The scheme is prediction by partial matching (Cleary and Witten, 1984) with learned
-escape probabilities.
+escape probabilities. All of it is scaled by how often drafted followers came lately, so that the sum
+over a tree stays an honest count of tokens to come.
 """
 
 from __future__ import annotations
@@ -90,6 +91,8 @@ class Drafter:
         self.answers = Source(TokenTrie(order, max_nodes=answer_trie_nodes)) if answer_trie_nodes else None
         self.ranks: dict[int, Sequence[int]] = {}
         self.rank_confidence = list(RANK_PRIOR)
+        self.trust = 1.0  # followers that came, per follower that was expected
+        self._hits = self._expected_hits = 1.0
         self._last: int | None = None
         self.begin([])
 
@@ -115,6 +118,19 @@ class Drafter:
                 source.observe(token)
             self.question.trie.extend([token])
             self._last = token
+
+    def learn(self, tree: DraftTree, accepted: Sequence[int]) -> None:
+        """See which nodes of the last draft were accepted, and trust the next ones accordingly."""
+        mass = [0.0] * len(tree)
+        for node, parent in enumerate(tree.parents[1:], 1):
+            mass[parent] += tree.probabilities[node] / tree.probabilities[parent]
+        visited = [0, *accepted]
+        for node in visited:
+            if mass[node] > 0.0:  # without drafted followers it could neither hit nor miss
+                hit = node != visited[-1]
+                self._hits += LEARNING_RATE * (hit - self._hits)
+                self._expected_hits += LEARNING_RATE * (mass[node] / self.trust - self._expected_hits)
+        self.trust = min(1.0, self._hits / self._expected_hits)
 
     def recycle(self, token: int, best_ids: Sequence[int]) -> None:
         """Remember the ids the model ranked best after ``token``, best first."""
@@ -165,7 +181,7 @@ class Drafter:
         reach = tree.probabilities[node]
         followers = self.followers(tree.token_ids[node], contexts, limits.barred_anchors)
         for follower in followers:
-            probability = reach * follower.probability
+            probability = reach * self.trust * follower.probability
             if width == 0 or probability < LEAST_PROBABILITY:
                 break
             if follower.token in limits.forbidden:

@@ -60,6 +60,7 @@ def replay(
         tree = drafter.draft(answer_ids[at - 1], limits)
         depths = tree.depths()
         nodes, chosen = accepted_path(tree, known)
+        drafter.learn(tree, nodes)
         count.steps += 1
         count.tokens += len(chosen)
         count.nodes += len(tree)
