@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from ragla.trie import DraftTree
 
 INTERRUPTED = 130
+UNLIMITED = 1000  # columns, where stdout is no terminal: nothing is folded or cut
 JSON_WANTED = "ragla.json"  # key of the parser's notes: one document on stdout, whatever happens
 
 
@@ -472,7 +473,8 @@ def output() -> Console:
     """stdout; never wraps or reads markup out of data."""
     from rich.console import Console
 
-    return Console(markup=False, highlight=False, emoji=False)
+    width = None if sys.stdout.isatty() else UNLIMITED
+    return Console(width=width, markup=False, highlight=False, emoji=False)
 
 
 def errors() -> Console:

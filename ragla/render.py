@@ -160,6 +160,8 @@ def index_lines(report: IndexReport, index: str) -> Iterable[Text]:
         f"{report.seconds:.1f} s",
         style="bold",
     )
+    if not report.total_passages:
+        yield Text("  there is nothing in it to find: no document with text was found", style="yellow")
     for title, rows in (("skipped", report.skipped), ("note", report.remarks)):
         for path, reason in rows[:SKIPPED_SHOWN]:
             yield Text(f"  {title}: {one_line(path)}: {one_line(reason)}", style="yellow")
@@ -186,8 +188,10 @@ def index_json(report: IndexReport, index: str) -> dict[str, Any]:
 def models_table(rows: Sequence[ModelRow]) -> Table:
     """``ragla models list``."""
     table = Table(box=None, pad_edge=False)
-    for column in ("model", "kind", "state", "size", "licence"):
+    table.add_column("model", overflow="fold")  # a name that is cut is of no use
+    for column in ("kind", "state", "size"):
         table.add_column(column, no_wrap=True, justify="right" if column == "size" else "left")
+    table.add_column("licence", overflow="fold")
     for row in rows:
         style = "green" if row.state == "ready" else "dim"
         table.add_row(

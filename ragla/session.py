@@ -5,6 +5,7 @@ It knows where things are kept; it asks and answers nothing.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -115,7 +116,8 @@ def save_step_cost(profile: Profile, target: TargetModel, cost: StepCost) -> Non
         partial.write_text(json.dumps(cost.table), encoding="utf-8")
         partial.replace(path)
     except OSError:
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what could not be written can often not be removed either
+            partial.unlink(missing_ok=True)
 
 
 def _step_cost_file(profile: Profile, target: TargetModel) -> Path:

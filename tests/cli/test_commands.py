@@ -249,7 +249,8 @@ def test_the_index_is_found_upward(
     assert ragla("search", QUESTION, "--profile", world.profile, "--index", "nowhere").exit_code == 3
 
 
-def test_models_are_listed_and_located(ragla: Ragla, world: World) -> None:
+def test_models_are_listed_and_located(ragla: Ragla, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")  # of the terminal that is not there
     listed = document(ragla("models", "list", "--json"))
     assert listed["schema"] == "ragla.models/1"
     assert all(set(row) == {"name", "kind", "licence", "bytes", "state", "path"} for row in listed["models"])

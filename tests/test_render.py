@@ -1,0 +1,110 @@
+"""What is drawn: no document and no model can command the terminal, or pretend to be another line."""
+
+from __future__ import annotations
+
+import io
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from rich.text import Text
+
+from ragla import render
+from ragla.answer import Answer, Source
+from ragla.decode.stats import DecodeStats, StepStats
+from ragla.models import ModelRow
+from ragla.profiles import load
+from ragla.retrieve import IndexReport
+from ragla.retrieve.passage import Passage, ScoredPassage
+from ragla.trie import DraftTree
+
+
+@given(st.text())
+def test_safe_text_holds_no_control_characters_and_keeps_the_rest(text: str) -> None:
+    shown = render.safe(text)
+    assert len(shown) == len(text)
+    for before, after in zip(text, shown, strict=True):
+        control = unicodedata.category(before) == "Cc" and before not in "\t\n"
+        assert after == ("\ufffd" if control else before)
+    assert "\n" not in render.one_line(text)
+
+
+ESCAPES = ["\x1b[31m", "\x9b31m", "\x1b]8;;http://evil\x07", "a\rb", "a\x08b"]
+
+
+@pytest.mark.parametrize("escape", ESCAPES)
+def test_nothing_a_document_says_reaches_the_terminal_raw(escape: str) -> None:
+    passage = Passage(1, 1, f"{escape}\n.md", "/x", f"title {escape}", f"text {escape}", 0, 9, 1, 2)
+    lines = [
+        *render.passage_lines(1, ScoredPassage(passage, 0.5, 0.5, 0.5)),
+        *render.source_lines([Source(1, f"{escape}.md", 1, 2, 0.5, True, 3)]),
+        *render.index_lines(IndexReport(0, 0, 0, ((f"{escape}.md", escape),), (), 0, 0, 0.1), "ix"),
+        *render.config_lines(load({"prompt.instruction": escape}, environ={})),
+    ]
+    assert all(not set("\x1b\x9b\r\x08\x07") & set(line.plain) for line in lines)
+    assert "\n" not in lines[0].plain
+
+
+def answer(**changes: object) -> Answer:
+    steps = [StepStats(8, 5, 6, 0.1, 0.01), StepStats(8, 1, 2, 0.1, 0.01)]
+    stats = DecodeStats(prompt_tokens=100, tokens=9, copied=6, decode_s=0.5, steps=steps)
+    return Answer("q", "text", True, stats=stats, ttft_s=1.25)
+
+
+def test_the_stats_line_says_what_the_steps_add_up_to() -> None:
+    assert render.stats_line(answer()).plain == (
+        "9 tokens in 2 steps · 4.0 tokens/step · 67% accepted · first token 1.2 s · 16.0 tokens/s"
+        " · 67% copied"
+    )
+
+
+def test_the_json_has_the_same_numbers_unrounded() -> None:
+    numbers = render.stats_json(answer())
+    assert numbers["tokens_per_step"] == 4.0
+    assert (numbers["drafted"], numbers["accepted"]) == (16, 6)
+    assert numbers["accepted_share"] == numbers["copied_share"] == pytest.approx(2 / 3)
+    assert numbers["ttft_s"] == 1.25
+
+
+def test_only_the_first_skipped_files_are_listed() -> None:
+    skipped = tuple((f"{n}.bin", "binary file") for n in range(12))
+    lines = [line.plain for line in render.index_lines(IndexReport(1, 2, 3, skipped, (), 4, 5, 6.0), "ix")]
+    assert lines[0] == "1 indexed, 2 unchanged, 3 removed, 12 skipped · 5 passages in ix · 6.0 s"
+    assert lines[1] == "  skipped: 0.bin: binary file"
+    assert lines[-1] == "  … and 2 more; --json lists them all"
+    assert len(lines) == 12
+
+
+def test_an_index_of_nothing_says_so() -> None:
+    report = IndexReport(0, 0, 0, (), (), 0, 0, 0.1)
+    lines = [line.plain for line in render.index_lines(report, "ix")]
+    assert lines[-1] == "  there is nothing in it to find: no document with text was found"
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_names_in_the_table_of_models_are_never_cut(width: int) -> None:
+    row = ModelRow("an-organisation--a-rather-long-name", "llm", "Apache-2.0", 3_600_000_000, "ready", None)
+    console = Console(file=io.StringIO(), width=width)
+    console.print(render.models_table([row]))
+    file = console.file
+    assert isinstance(file, io.StringIO)
+    shown = "".join(line.split()[0] for line in file.getvalue().splitlines()[1:])
+    assert shown == row.name
+    assert max(map(len, file.getvalue().splitlines())) <= width
+
+
+def test_a_draft_is_drawn_as_a_tree() -> None:
+    tree = DraftTree([10])
+    first, second = tree.add(11, 0, 0.5), tree.add(12, 0, 0.25)
+    third = tree.add(13, first, 0.4)
+    lines = list(render.draft_lines(tree, [first, third], ["In", " Par\x1b", " Rom", "is"]))
+    assert lines == ["* 'In' 1.00", "*   ' Par\\x1b' 0.50", "*     'is' 0.40", "    ' Rom' 0.25"]
+    assert second == 2
+
+
+def test_markup_in_data_is_data() -> None:
+    [line] = render.source_lines([Source(1, "[bold red]x.md", 1, 2, 0.5, True)])
+    assert isinstance(line, Text)
+    assert "[bold red]x.md:1-2" in line.plain
