@@ -233,10 +233,11 @@ def search(
     if as_json:
         passages = [render.passage_json(scored) for scored in found]
         print_json({"schema": "ragla.search/1", "query": text, "passages": passages})
+    console = output()
     for number, scored in enumerate([] if as_json else found, 1):
         for line in render.passage_lines(number, scored):
-            output().print(line, soft_wrap=True)
-        output().print()
+            console.print(line, soft_wrap=not console.is_terminal)
+        console.print()
     if not found:
         if not as_json:
             errors().print("no passage is relevant enough", style="yellow")
@@ -503,13 +504,21 @@ def reading(quiet: bool) -> Iterator[Any]:
     if console.is_terminal:
         waiting.start()
 
+    begun = False
+
     def write(text: str) -> None:
+        nonlocal begun
+        begun = True
         waiting.stop()
         sys.stdout.write(render.safe(text))
         sys.stdout.flush()
 
     try:
         yield write
+    except BaseException:
+        if begun:  # what is said next is no part of the answer's last line
+            sys.stdout.write("\n")
+        raise
     finally:
         waiting.stop()
 
