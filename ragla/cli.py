@@ -1,4 +1,4 @@
-"""The command line: parses, calls, renders. The only place that exits; with ``ragla.terminal`` all that prints.
+"""The command line: parses, calls, renders. Only it exits; only it and ``ragla.terminal`` print.
 
 Answers and data go to stdout, everything else to stderr. torch and the rest are imported inside the
 commands that need them, so that ``ragla --help`` is there at once.
