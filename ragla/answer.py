@@ -20,7 +20,7 @@ from ragla.decode.model import TargetModel
 from ragla.decode.request import Block, DecodeRequest
 from ragla.decode.stats import DecodeStats
 from ragla.decode.verify import SamplingSettings
-from ragla.prompt import Prompt, PromptPassage, build_prompt, encode, is_refusal
+from ragla.prompt import CITATION, Prompt, PromptPassage, build_prompt, encode, is_refusal
 from ragla.trie import Drafter, DraftLimits
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 NO_ANSWER = "The documents do not answer this question."
 NO_ANSWER_ZH = "文档中没有这个问题的答案。"
-CITATION = re.compile(r"\[(\d{1,3})\]")
 LEAST_COPY = 4  # tokens copied from a passage before it counts as cited without being named
 DOCUMENT_CHARACTERS = 60_000  # of a long parent document this much around the passage feeds the trie
 

@@ -253,7 +253,7 @@ def _unknown(message: str, name: str, known: Iterable[str]) -> UsageError:
         lasts[key] for key in difflib.get_close_matches(name.rpartition(".")[2], lasts, n=1, cutoff=0.7)
     ]
     return UsageError(
-        message, hint=f"did you mean {near[0]}?" if near else "ragla config lists every setting"
+        message, hint=f"did you mean {near[0]}?" if near else "see every setting: ragla config show"
     )
 
 

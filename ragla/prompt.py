@@ -19,17 +19,24 @@ TASK = (
     "[1]. If the passages do not answer the question, say that they do not."
 )
 SYSTEM_ZH = "你通过引用原文来回答关于文档的问题。"
-TASK_ZH = "请逐字引用能回答问题的句子，并在每句后面注明段落编号，例如 [1]。如果段落没有回答这个问题，就说段落没有提到。"
+TASK_ZH = (
+    "请逐字引用能回答问题的句子，并在每句后面注明段落编号，例如 [1]。"
+    "如果段落没有回答这个问题，就说段落没有提到。"
+)
 REFUSAL_LENGTH = 240  # characters; what is longer says something
 REFUSAL = re.compile(
-    r"\b(passages?|documents?|text|information)\b[^.]*\b(do|does|did) not\b"
+    r"\b(passages?|documents?|texts?|information)\b[^.]*\b(do|does|did)(n't| not) (explicitly |directly )?"
+    r"(say|answer|mention|contain|provide|specify|state|include|give|explain|discuss|address|tell)\b"
     r"|\b(is|are|was|were)(n't| not) (explicitly |directly )?"
     r"(mentioned|stated|provided|specified|given|contained|found|included|available|answered)\b"
-    r"|\bno (passage|information|mention)\b"
+    r"[^.]*\b(passages?|documents?|texts?|information)\b"
+    r"|^no (passage|document|information)\b"
     r"|(段落|文档|资料|文中|原文)[^。]{0,20}(没有|未|并未)[^。]{0,6}(提|说|回答|给出|包含|涉及|明确)",
     re.IGNORECASE,
 )
+CITATION = re.compile(r"\[(\d{1,3})\]")
 HEADING = re.compile(r"#{1,6} ")
+MARK = re.compile(r"<(/?)\s*passage", re.IGNORECASE)
 CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 PLACEHOLDER = "\x02ragla\x03"
 
@@ -102,11 +109,21 @@ def pack(
 def passage_text(number: int, passage: PromptPassage) -> str:
     """A passage as the model reads it: numbered, titled, without headings that only repeat the title."""
     lines = passage.text.strip().splitlines()
-    while len(lines) > 1 and (HEADING.match(lines[0]) or not lines[0].strip()):
+    while len(lines) > 1 and (not lines[0].strip() or _repeats(lines[0], passage.title)):
         del lines[0]
-    text = "\n".join(lines).replace("</passage", "</ passage")  # only we close a passage
-    title = f' title="{passage.title}"' if passage.title else ""
+    title = f' title="{_data(passage.title)}"'.replace("\n", " ") if passage.title else ""
+    text = _data("\n".join(lines))
     return f'<passage number="{number}"{title}>\n{text}\n</passage>\n\n'
+
+
+def _repeats(line: str, title: str) -> bool:
+    heading = HEADING.match(line)
+    return heading is not None and line[heading.end() :].strip() in title
+
+
+def _data(text: str) -> str:
+    """Text that cannot open or close a passage."""
+    return MARK.sub(r"<\1 passage", text)
 
 
 def frame(tokenizer: Any, system: str) -> tuple[str, str]:
@@ -130,5 +147,5 @@ def encode(tokenizer: Any, text: str, *, special: bool) -> list[int]:
 
 
 def is_refusal(text: str) -> bool:
-    """Whether an answer only says that the passages do not hold one."""
-    return len(text) <= REFUSAL_LENGTH and bool(REFUSAL.search(text))
+    """Whether an answer only says that the passages do not hold one; one that cites says more."""
+    return len(text) <= REFUSAL_LENGTH and bool(REFUSAL.search(text)) and not CITATION.search(text)

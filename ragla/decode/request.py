@@ -53,7 +53,7 @@ class Ending:
         if room < 1:
             raise UsageError(
                 f"the prompt has {len(request.prompt_ids)} tokens, the model's window is {context_end}",
-                "lower prompt.token_budget, for instance --set prompt.token_budget=512",
+                "ask a shorter question, or pack fewer passages: --set prompt.token_budget=512",
             )
         self.limit = min(request.max_new_tokens, room)
         self.request = request

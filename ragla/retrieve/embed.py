@@ -68,7 +68,7 @@ class SentenceEmbedder:
         if not (self._folder / "modules.json").is_file():
             raise ModelUnavailable(
                 f"{name}: no sentence-transformers model in {folder} (modules.json is missing)",
-                hint=f"ragla pull {name}",
+                hint=f"ragla models pull {name}",
             )
         self._model = _load(self._folder, name, device)
         self.tokenizer = _bare_tokenizer(self._model.tokenizer)
@@ -148,7 +148,7 @@ def _load(folder: Path, name: str, device: str | None) -> SentenceTransformer:
     except Exception as error:  # loaders raise whatever their file formats raise
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ModelUnavailable(
-            f"{name}: cannot be loaded from {folder}: {reason}", hint=f"ragla pull {name}"
+            f"{name}: cannot be loaded from {folder}: {reason}", hint=f"ragla models pull {name}"
         ) from error
 
 
