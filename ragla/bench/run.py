@@ -164,6 +164,9 @@ def _rows(
 ) -> list[Row]:
     rows = []
     for run in range(runs):
+        # as in a session, second thoughts are kept from question to question; those on an earlier run of
+        # the same question would give its answer away
+        answerer.drafter.forget_ranks()
         for index, task in enumerate(tasks):
             order = rotated(list(decoders), index + run)
             request = request_for(answerer, task.prepared)
