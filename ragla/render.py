@@ -43,7 +43,8 @@ def source_lines(sources: Iterable[Source]) -> Iterable[Text]:
         line = Text(f"[{source.number}] ", style="cyan")
         line.append(one_line(place(source.path, source.first_line, source.last_line)), style="bold")
         if source.copied:
-            line.append(f"  {source.copied} tokens copied", style="dim")
+            noun = "token" if source.copied == 1 else "tokens"
+            line.append(f"  {source.copied} {noun} copied", style="dim")
         yield line
 
 
