@@ -19,8 +19,9 @@ LINES_AROUND = 6
 
 
 def offline_profile() -> Profile:
-    """The offline profile with answers short enough for a test."""
-    return profiles.load({"decode.max_new_tokens": 40}, "offline", environ={}).profile
+    """The offline profile with answers and drafts short enough for a test."""
+    flags = {"decode.max_new_tokens": 40, "decode.draft_budget": 16}
+    return profiles.load(flags, "offline", environ={}).profile
 
 
 @pytest.mark.real
