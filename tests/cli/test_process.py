@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,15 @@ def interrupted(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, stderr
 
 
+@pytest.fixture
+def heard_interrupts() -> Iterator[None]:
+    """Programs started in the background of a shell ignore interrupts, and so would all they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard_interrupts")
 def test_ctrl_c_while_the_question_is_typed(world: World) -> None:
     command = [str(RAGLA), "ask", "-", *world.flags]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -107,6 +117,7 @@ def test_ctrl_c_while_the_question_is_typed(world: World) -> None:
         assert interrupted(waiting) == (130, "interrupted\n")
 
 
+@pytest.mark.usefixtures("heard_interrupts")
 def test_ctrl_c_in_the_middle_of_an_answer(world: World) -> None:
     command = [str(RAGLA), "ask", QUESTION, *world.flags, "-s", "decode.max_new_tokens=3500"]
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
