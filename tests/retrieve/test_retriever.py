@@ -62,7 +62,7 @@ def test_a_floor_leaves_nothing_for_an_unrelated_question(retriever: Retriever) 
 
 @pytest.mark.parametrize("question", ["", " ", '"', "AND OR NOT", "a* (b", "\x00", "?" * 5000])
 def test_no_question_is_an_error(retriever: Retriever, question: str) -> None:
-    retriever.search(question, 3)
+    assert len(retriever.search(question, 3)) <= 3
 
 
 def test_passage_count_and_fingerprint(retriever: Retriever) -> None:
