@@ -1,70 +1,188 @@
-"""How many tokens a drafter gets accepted on an answer that is already known, without a model."""
+"""What a drafting rule gets accepted on answers that are already known, without a model.
+
+A greedy answer is fixed, so drafting, walking the draft along the answer and adding the bonus token
+counts exactly the steps that a decoder would take.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from typing import NamedTuple, Protocol
 
-from ragla.trie.draft_tree import accepted_path
-from ragla.trie.drafter import Drafter, DraftLimits
+from ragla.trie.draft_tree import DraftTree, accepted_path
+from ragla.trie.drafter import DraftLimits
+
+
+class Rule(Protocol):
+    """A drafting rule: the part of ``Drafter`` that a replay, and a decoder's loop, calls.
+
+    A rule that has ``forget_ranks()`` is asked to forget what it recycled before each answer.
+    """
+
+    def begin(self, prompt_ids: Sequence[int]) -> None:
+        """Forget the last question; read the prompt of the next."""
+        ...
+
+    def draft(self, last_token: int, limits: DraftLimits) -> DraftTree:
+        """A tree of at most ``limits.budget`` nodes after ``last_token``, which is node 0."""
+        ...
+
+    def learn(self, tree: DraftTree, accepted: Sequence[int]) -> None:
+        """See which nodes of the last draft were accepted, node 0 left out."""
+        ...
+
+    def commit(self, token_ids: Sequence[int]) -> None:
+        """Go on by tokens that are part of the answer."""
+        ...
+
+    def recycle(
+        self,
+        token_ids: Sequence[int],
+        best_ids: Sequence[Sequence[int]],
+        visited: Collection[int] | None = None,
+    ) -> None:
+        """Take the ids the model ranked best after each of a step's tokens, best first.
+
+        ``visited`` are the indices of node 0 and of the accepted nodes; None: all of them.
+        """
+        ...
+
+    def end(self, answer_ids: Sequence[int]) -> None:
+        """The answer is finished."""
+        ...
+
+
+class ReplayStep(NamedTuple):
+    """One step: nodes verified (node 0 included), draft tokens accepted, tokens committed, bonus included.
+
+    ``expected``: accepted tokens the rule expected, 0 if it names no probabilities. ``draft_ns`` and
+    ``update_ns``: nanoseconds it took to draft, and to learn, commit and recycle.
+    """
+
+    nodes: int
+    accepted: int
+    tokens: int
+    expected: float
+    draft_ns: int
+    update_ns: int
 
 
 @dataclass
 class ReplayCount:
-    """Totals over replayed answers; steps and tokens after the first, which prefill gives."""
+    """The steps of replayed answers after their first token, which prefill gives.
 
-    steps: int = 0
-    tokens: int = 0
-    nodes: int = 0
-    accepted: int = 0
-    expected: float = 0.0
+    ``begin_ns``: nanoseconds spent reading ``prompt_tokens`` tokens of prompts.
+    """
+
+    per_step: list[ReplayStep] = field(default_factory=list)
+    prompt_tokens: int = 0
+    begin_ns: int = 0
+
+    @property
+    def steps(self) -> int:
+        """Forward passes after prefill."""
+        return len(self.per_step)
+
+    @property
+    def tokens(self) -> int:
+        """Committed tokens, bonus tokens included."""
+        return sum(step.tokens for step in self.per_step)
+
+    @property
+    def nodes(self) -> int:
+        """Verified nodes, node 0 of each step included."""
+        return sum(step.nodes for step in self.per_step)
+
+    @property
+    def accepted(self) -> int:
+        """Accepted draft tokens."""
+        return sum(step.accepted for step in self.per_step)
+
+    @property
+    def expected(self) -> float:
+        """Accepted draft tokens that the rule expected."""
+        return sum(step.expected for step in self.per_step)
 
     @property
     def mean_acceptance_length(self) -> float:
         """Committed tokens per step, bonus included."""
-        return self.tokens / self.steps if self.steps else 0.0
+        return self.tokens / self.steps if self.per_step else 0.0
 
 
 def replay(
-    drafter: Drafter,
+    rule: Rule,
     prompt_ids: Sequence[int],
     answer_ids: Sequence[int],
     best_ids: Sequence[Sequence[int]],
     limits: DraftLimits,
     count: ReplayCount,
 ) -> None:
-    """Decode a known answer with drafts and add what happened to ``count``.
+    """Decode a known answer with drafts and add its steps to ``count``; the calls are a decoder's.
 
-    ``best_ids[i]`` are the model's best ids at the position of ``answer_ids[i]``, best first.
+    ``best_ids[i]`` are the model's best ids at the position of ``answer_ids[i]``, best first. Only those
+    are known: neither the prompt's nor those of rejected nodes are recycled. The answer ends without its
+    end-of-sequence token. What was recycled on earlier answers is forgotten.
     """
-    drafter.begin(prompt_ids)
+    forget_ranks: Callable[[], None] = getattr(rule, "forget_ranks", _nothing)
+    forget_ranks()
+    began = perf_counter_ns()
+    rule.begin(prompt_ids)
+    count.begin_ns += perf_counter_ns() - began
+    count.prompt_tokens += len(prompt_ids)
     at = 0
+    tree = DraftTree([prompt_ids[-1]])  # prefill verifies nothing and commits the first token
+    while at < len(answer_ids):
+        began = perf_counter_ns()
+        if at:
+            tree = rule.draft(answer_ids[at - 1], limits)
+        drafted = perf_counter_ns()
+        nodes, chosen = _walk(tree, answer_ids, at)
+        accepted = [tree.token_ids[node] for node in [0, *nodes]]
+        update_ns = _update(rule, tree, nodes, chosen, accepted, best_ids[at : at + len(accepted)])
+        if at:
+            count.per_step.append(
+                ReplayStep(
+                    len(tree),
+                    len(nodes),
+                    len(chosen),
+                    sum(tree.probabilities[1:]),
+                    drafted - began,
+                    update_ns,
+                )
+            )
+        at += len(chosen)
+    rule.end(answer_ids)
 
-    def go_on(tokens: Sequence[int]) -> None:
-        nonlocal at
-        for token in tokens:
-            previous = answer_ids[at - 1] if at else prompt_ids[-1]
-            drafter.commit([token])
-            if at < len(best_ids):
-                drafter.recycle(previous, best_ids[at])
-            at += 1
 
-    go_on(answer_ids[:1])
-    depths: list[int] = []
+def _walk(tree: DraftTree, answer_ids: Sequence[int], at: int) -> tuple[list[int], list[int]]:
+    """The accepted nodes and the committed tokens of a draft at position ``at`` of the answer."""
+    depths = tree.depths()
 
     def known(node: int) -> int | None:
         position = at + depths[node]
         return answer_ids[position] if position < len(answer_ids) else None
 
-    while at < len(answer_ids):
-        tree = drafter.draft(answer_ids[at - 1], limits)
-        depths = tree.depths()
-        nodes, chosen = accepted_path(tree, known)
-        drafter.learn(tree, nodes)
-        count.steps += 1
-        count.tokens += len(chosen)
-        count.nodes += len(tree)
-        count.accepted += len(nodes)
-        count.expected += sum(tree.probabilities[1:])
-        go_on(chosen)
-    drafter.end(answer_ids)
+    return accepted_path(tree, known)
+
+
+def _update(
+    rule: Rule,
+    tree: DraftTree,
+    nodes: Sequence[int],
+    chosen: Sequence[int],
+    accepted: Sequence[int],
+    best_ids: Sequence[Sequence[int]],
+) -> int:
+    """Tell the rule what came, in a decoder's order; the nanoseconds it took."""
+    began = perf_counter_ns()
+    rule.learn(tree, nodes)
+    rule.commit(chosen)
+    if best_ids:
+        rule.recycle(accepted[: len(best_ids)], best_ids)
+    return perf_counter_ns() - began
+
+
+def _nothing() -> None:
+    """What a rule without recycled ids forgets."""
