@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ragla.bench.measures import first_unequal
 from ragla.bench.rules import (
     PUBLIC_RULES,
     FrequencyTrie,
@@ -245,9 +246,9 @@ def accepted(tree: DraftTree, answer: Sequence[int]) -> int:
     return len(answer)
 
 
-@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 2)), max_size=14), TEXT)
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 2)), max_size=14), st.integers(0, 14))
 def test_branches_side_by_side_accept_what_the_best_of_them_does(
-    grown: list[tuple[int, int]], answer: list[int]
+    grown: list[tuple[int, int]], chosen: int
 ) -> None:
     tree = DraftTree([0])
     for parent, token in grown:
@@ -257,11 +258,10 @@ def test_branches_side_by_side_accept_what_the_best_of_them_does(
     assert len(laid) == len(tree)
     leaves = [path for node, path in enumerate(tree.ancestors()) if node not in tree.parents]
     separate = [[tree.token_ids[node] for node in path[1:]] for path in leaves]
-    room, best = len(tree) - 1, 0
-    for branch in separate:
-        branch, room = branch[:room], max(0, room - len(branch))
-        agreeing = [at for at in range(len(branch) + 1) if branch[:at] == answer[:at]]
-        best = max(best, agreeing[-1])
+    answer, room, best = separate[chosen % len(separate)], len(tree) - 1, 0
+    for whole in separate:
+        branch, room = whole[:room], max(0, room - len(whole))
+        best = max(best, first_unequal(branch, answer))
     assert accepted(laid, answer) == best
 
 

@@ -61,7 +61,6 @@ class SuffixAutomaton:
         split = self._add_state(dict(self.followers[known]), self.length[state] + 1)
         self.link[split], self.link[known] = self.link[known], split
         self.count[split], self.end[split] = self.count[known], self.end[known]
-        self.earlier_end[split] = self.earlier_end[known]
         while state != -1 and self.followers[state].get(token) == known:
             self.followers[state][token] = split
             state = self.link[state]
