@@ -21,7 +21,7 @@ from ragla.decode.request import Block, DecodeRequest
 from ragla.decode.stats import DecodeStats
 from ragla.decode.verify import SamplingSettings
 from ragla.prompt import CITATION, Prompt, PromptPassage, build_prompt, encode, is_refusal
-from ragla.trie import Drafter, DraftLimits
+from ragla.trie import Answers, Drafter, DraftLimits
 
 if TYPE_CHECKING:
     from ragla.retrieve.passage import ScoredPassage
@@ -95,7 +95,8 @@ class Answerer:
         self.target = target
         self.cost = cost if profile.decode.cost_aware else None
         settings = profile.decode
-        self.drafter = Drafter(settings.order, settings.answer_trie_nodes)
+        nodes = settings.answer_trie_nodes
+        self.drafter = Drafter(settings.order, Answers(settings.order, nodes) if nodes else None)
         self.limits = draft_limits(settings, target.tokenizer, target.end_ids)
 
     def ask(

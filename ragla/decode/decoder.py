@@ -65,8 +65,7 @@ def lookahead(
         nodes, chosen = accepted_path(tree, choose)
         drafter.learn(tree, nodes)
         drafter.commit(chosen)  # before recycling: the old ranks are judged by what came
-        for token, best in zip(tree.token_ids, best_ids(logits), strict=True):
-            drafter.recycle(token, best)
+        drafter.recycle(tree.token_ids, best_ids(logits), [0, *nodes])
         stats.tokens += len(chosen)
         if stats.steps:
             cache.keep([0, *nodes])

@@ -3,8 +3,18 @@
 It knows integers only: no text, no tensors, no model, and nothing outside the standard library.
 """
 
+from ragla.trie.answers import Answers
 from ragla.trie.draft_tree import DraftTree, accepted_path
-from ragla.trie.drafter import Drafter, DraftLimits
+from ragla.trie.drafter import SOURCES, Drafter, DraftLimits
 from ragla.trie.token_trie import Origin, TokenTrie
 
-__all__ = ["DraftLimits", "DraftTree", "Drafter", "Origin", "TokenTrie", "accepted_path"]
+__all__ = [
+    "SOURCES",
+    "Answers",
+    "DraftLimits",
+    "DraftTree",
+    "Drafter",
+    "Origin",
+    "TokenTrie",
+    "accepted_path",
+]

@@ -1,247 +1,273 @@
-"""From the end of the text and the tries to a draft tree, best branch first.
+"""Drafts what an answer's next tokens may be, from everything that was read, and learns from what comes.
 
-At a draft node the follower's probability blends what the longest matching context saw with what
-ever shorter ones saw, each trusted as often as contexts of its length were right before::
-
-    P(t) = Σ_k r_k · c_k · n_k(t)/n_k     c_k = conf(k) · n_k/(n_k + e·u_k)     r_{k-1} = r_k · (1 - c_k)
-
-with ``n_k`` occurrences of the context of length k and ``u_k`` distinct followers. The mass that is
-left goes to the model's own second thoughts: the ids it ranked best the last time it stood on the
-same token. The scheme is prediction by partial matching (Cleary and Witten, 1984) with learned
-escape probabilities. All of it is scaled by how often drafted followers came lately, so that the sum
-over a tree stays an honest count of tokens to come.
+The trees are grown in ``growth.py`` (or the compiled core), from counts in ``windows.py`` and beliefs in
+``beliefs.py``; this module holds the sources together and knows where the text stands in each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from heapq import heappop, heappush
 from typing import Literal
 
+from ragla.trie import beliefs
+from ragla.trie.answers import Answers
+from ragla.trie.core import Contexts, grow
 from ragla.trie.draft_tree import DraftTree
-from ragla.trie.token_trie import Contexts, Origin, TokenTrie, TrieNode
+from ragla.trie.growth import KINDS, NO_SOURCE, Beliefs, Grown, Limits, step
+from ragla.trie.token_trie import TokenTrie
 
 Shape = Literal["tree", "parallel", "single"]
+TAIL = 32  # tokens of the text that are kept at hand: contexts and stop sequences are shorter
 
-CONFIDENCE_PRIOR = (0.0, 0.35, 0.60, 0.75, 0.82, 0.87, 0.90, 0.92, 0.94)
-RANK_PRIOR = (0.32, 0.12, 0.07, 0.05, 0.04, 0.03, 0.02, 0.02)
-FOLLOWER_WEIGHT = 0.4  # the e of the formula: how much many distinct followers weaken a context
-LEARNING_RATE = 0.03
-LEAST_PROBABILITY = 1e-3  # a branch below this is not worth a heap entry
+SOURCES = (
+    "prompt",
+    "documents",
+    "answer",
+    "answers",
+    "recycled",
+    "rejected",
+    "prompt-ranks",
+    "recent",
+    "anchor",
+    "frequent",
+)
+"""What drafts come from, each of which can be switched off.
+
+``prompt``; ``documents``: parent documents and passages that did not fit; ``answer`` so far; ``answers``
+to earlier questions; ``recycled``: the model's second thoughts after the same token, from ``rejected``
+draft nodes and prompt positions (``prompt-ranks``) too; ``recent``: those at the last positions;
+``anchor``: where a broken copy may go on; ``frequent`` tokens.
+"""
 
 
 @dataclass(frozen=True)
 class DraftLimits:
-    """What bounds a draft: nodes (node 0 included), depth, form, and tokens never drafted."""
+    """What bounds a draft: nodes (node 0 included), depth, form, and tokens.
+
+    ``forbidden`` tokens are never drafted. One of ``barred_anchors`` alone is no context. Nothing is
+    drafted behind one of the token sequences ``stops``.
+    """
 
     budget: int = 64
-    max_depth: int = 12
+    max_depth: int = 64
     shape: Shape = "tree"
     forbidden: frozenset[int] = frozenset()
     barred_anchors: frozenset[int] = frozenset()
-
-
-@dataclass(frozen=True)
-class Follower:
-    """A token that may come next, how likely, and the trie node that says so."""
-
-    probability: float
-    token: int
-    trie: TokenTrie | None
-    node: TrieNode | None
-
-    def origin(self) -> Origin | None:
-        """Where the token was read, None for a second thought of the model."""
-        return self.trie.origin(self.node) if self.trie is not None and self.node is not None else None
+    stops: tuple[tuple[int, ...], ...] = ()
 
 
 class Source:
-    """A trie with where the text stands in it and how far its contexts are to be trusted."""
+    """A trie, where the text stands in it, and how far its contexts are to be trusted."""
 
     def __init__(self, trie: TokenTrie) -> None:
         self.trie = trie
-        last = CONFIDENCE_PRIOR[-1]
-        self.confidence = [
-            CONFIDENCE_PRIOR[k] if k < len(CONFIDENCE_PRIOR) else last for k in range(trie.order + 1)
-        ]
-        self.contexts: Contexts = [trie.root]
+        self.confidence = beliefs.length_confidences(trie.windows.order)
+        self.contexts: Contexts = trie.contexts([])
 
-    def observe(self, token: int) -> None:
-        """Learn from the token that truly came next, then step onto it."""
-        for k in range(len(self.contexts) - 1, 0, -1):
-            followers = self.contexts[k].children
-            if not followers:  # the end of what was read: nothing was predicted
-                continue
-            hit = token in followers
-            self.confidence[k] += LEARNING_RATE * (hit - self.confidence[k])
-            if hit:  # shorter contexts are asked only when the longer ones miss
-                break
-        self.contexts = self.trie.advance(self.contexts, token)
+    def observe(self, token: int) -> bool:
+        """Learn from the token that truly came next; whether a context named it."""
+        named = False
+        for length, kind, named in self.trie.windows.judge(self.contexts, token):
+            self.confidence.observe(length * KINDS + kind, named)
+        return named
 
 
 class Drafter:
     """Drafts trees for one model from a question's trie, the trie of earlier answers and recycled ranks.
 
-    The question's trie is dropped whole by ``begin``; earlier answers, confidences and ranks stay.
+    The question's trie is dropped whole by ``begin``; earlier answers, beliefs and ranks stay.
+    ``without`` switches off members of SOURCES.
     """
 
-    def __init__(self, order: int = 8, answer_trie_nodes: int = 0) -> None:
+    def __init__(
+        self,
+        order: int = 8,
+        answers: Answers | None = None,
+        without: Collection[str] = (),
+        question_mebibytes: float = 64.0,
+    ) -> None:
+        unknown = set(without) - set(SOURCES)
+        if unknown:
+            raise ValueError(f"no such sources: {', '.join(sorted(unknown))}")
+        self.without = frozenset(without)
         self.question = Source(TokenTrie(order))
-        self.answers = Source(TokenTrie(order, max_nodes=answer_trie_nodes)) if answer_trie_nodes else None
+        self.answers = answers if "answers" not in self.without else None
+        self._sources = [self.question]
+        if self.answers is not None:
+            self._sources.append(Source(self.answers.trie))
+        self.question_mebibytes = question_mebibytes
         self.ranks: dict[int, Sequence[int]] = {}
-        self.rank_confidence = list(RANK_PRIOR)
-        self.trust = 1.0  # followers that came, per follower that was expected
-        self._hits = self._expected_hits = 1.0
-        self._last: int | None = None
+        self.rank_confidence = beliefs.Means(beliefs.RANK_PRIOR)
+        self.frequent_confidence = beliefs.Means([beliefs.FREQUENT_PRIOR])
+        self.calibration = beliefs.Calibration()
+        self.recent = beliefs.Recent()
+        self.anchor = beliefs.Anchor()
         self.begin([])
 
-    def begin(self, prompt_ids: Sequence[int], sources: Iterable[tuple[str, Sequence[int]]] = ()) -> None:
-        """Forget the last question; seed the trie with named sources, then with the prompt.
+    def begin(
+        self,
+        prompt_ids: Sequence[int],
+        sources: Iterable[tuple[str, Sequence[int]]] = (),
+        alike: Callable[[int], Iterable[int]] | None = None,
+    ) -> None:
+        """Forget the last question; count named sources, then the prompt.
 
-        The prompt comes last so that ``extend`` continues it and recent origins win.
+        The prompt comes last so that ``commit`` continues it and recent origins win. ``alike`` gives the
+        tokens whose text differs only by a space or a capital: at the start of a span an unread token is
+        then followed like one that was read.
         """
-        trie = self.question.trie
-        trie.clear()
-        for name, token_ids in sources:
-            trie.insert(token_ids, name)
-        trie.insert(prompt_ids, "prompt")
-        for source in self._sources():
-            source.contexts = source.trie.contexts(list(prompt_ids[-source.trie.order :]))
-        self._last = prompt_ids[-1] if prompt_ids else None
+        self.question.trie.clear()
+        self._read: list[int] = []
+        self._seed(list(prompt_ids), [] if "documents" in self.without else list(sources))
+        self.anchor.clear(self._read)
+        self.recent.clear()
+        self._tail = list(prompt_ids[-TAIL:])
+        self.variants = {} if alike is None else self._variants(alike)
+        for source in self._sources:
+            source.contexts = source.trie.contexts(self._tail)
+        self._tree: Grown | None = None
+
+    def _seed(self, prompt: list[int], sources: list[tuple[str, Sequence[int]]]) -> None:
+        """Count what fits: the prompt's two ends first, then the sources, the last given first."""
+        room = self._room()
+        parts = [("prompt", 0, prompt)]
+        if "prompt" in self.without:
+            parts = [("prompt", 0, [])]
+        elif len(prompt) > room:
+            half = max(1, room // 2)
+            parts = [("prompt", 0, prompt[:half]), ("prompt", len(prompt) - half, prompt[-half:])]
+        room -= sum(len(token_ids) for _, _, token_ids in parts)
+        for name, token_ids in reversed(sources):
+            if room > 0:
+                first = max(0, (len(token_ids) - room) // 2)
+                parts.insert(0, (name, first, list(token_ids[first : first + room])))
+                room -= len(token_ids)
+        for name, first, token_ids in parts:
+            self.question.trie.insert(token_ids, name, first)
+            self._read += token_ids
+
+    def _room(self) -> int:
+        """How many tokens the question's trie may count in all."""
+        windows = self.question.trie.windows
+        return int(self.question_mebibytes * 2**20 / windows.node_bytes / (windows.order + 1))
+
+    def _variants(self, alike: Callable[[int], Iterable[int]]) -> dict[int, int]:
+        known = self.question.trie.windows.known
+        return {other: token for token in set(self._read) for other in alike(token) if not known(other)}
 
     def commit(self, token_ids: Iterable[int]) -> None:
         """Go on by tokens that are part of the answer."""
         for token in token_ids:
-            self._learn_ranks(token)
-            for source in self._sources():
-                source.observe(token)
+            self._observe(token)
+            self._follow(token)
+            self._tail.append(token)
+        del self._tail[:-TAIL]
+
+    def _observe(self, token: int) -> None:
+        """Learn from the token that truly came."""
+        named = [source.observe(token) for source in self._sources]
+        if any(named):
+            return
+        near = self.ranks.get(self._tail[-1], ()) if self._tail else ()
+        for rank, best in enumerate(near[: len(beliefs.RANK_PRIOR)]):
+            self.rank_confidence.observe(rank, best == token)
+        if token not in near:
+            self.recent.observe(token)
+            self.anchor.observe(token)
+            self.frequent_confidence.observe(0, self.question.trie.windows.known(token))
+
+    def _follow(self, token: int) -> None:
+        """Step onto the token in every source; it may be copied itself from now on."""
+        for source in self._sources:
+            source.contexts = step(source.trie.windows, source.contexts, token, self.variants)
+        windows = self.question.trie.windows
+        longest = self.question.contexts[-1]
+        copied = len(self.question.contexts) > 2
+        self.anchor.move(token, windows.position(longest) if copied else None)
+        if "answer" not in self.without and len(self._read) < self._room():
             self.question.trie.extend([token])
-            self._last = token
+            self._read.append(token)
 
     def learn(self, tree: DraftTree, accepted: Sequence[int]) -> None:
-        """See which nodes of the last draft were accepted, and trust the next ones accordingly."""
-        mass = [0.0] * len(tree)
-        for node, parent in enumerate(tree.parents[1:], 1):
-            mass[parent] += tree.probabilities[node] / tree.probabilities[parent]
-        visited = [0, *accepted]
-        for node in visited:
-            if mass[node] > 0.0:  # without drafted followers it could neither hit nor miss
-                hit = node != visited[-1]
-                self._hits += LEARNING_RATE * (hit - self._hits)
-                self._expected_hits += LEARNING_RATE * (mass[node] / self.trust - self._expected_hits)
-        self.trust = min(1.0, self._hits / self._expected_hits)
+        """See which nodes of the last draft were accepted: calibrate, and count what answers were used."""
+        if self._tree is None:
+            return
+        taken = set(accepted)
+        visited = taken | {0}
+        for node in range(1, len(tree)):
+            if tree.parents[node] in visited:
+                self.calibration.observe(self._tree.classes[node], self._tree.scores[node], node in taken)
+        if self.answers is not None:
+            for node in accepted:
+                if self._tree.sources[node] == 1:
+                    origin = tree.origins[node]
+                    self.answers.use(origin.source if origin else "")
+        self._tree = None
 
-    def recycle(self, token: int, best_ids: Sequence[int]) -> None:
-        """Remember the ids the model ranked best after ``token``, best first."""
-        self.ranks[token] = best_ids
+    def recycle(
+        self,
+        token_ids: Sequence[int],
+        best_ids: Sequence[Sequence[int]],
+        visited: Sequence[int] | None = None,
+    ) -> None:
+        """Remember the ids the model ranked best after each token, best first.
+
+        ``visited``: the rows that became text, in order; the others are rejected draft nodes. None: all.
+        """
+        if "recycled" not in self.without:
+            rejected = "rejected" not in self.without
+            for row, (token, best) in enumerate(zip(token_ids, best_ids, strict=True)):
+                if rejected or visited is None or row in visited:
+                    self.ranks[token] = best
+        if "recent" not in self.without:
+            for row in range(len(token_ids)) if visited is None else visited:
+                self.recent.add(best_ids[row])
 
     def forget_ranks(self) -> None:
         """Forget the recycled ids; what was learned about how far to trust them stays."""
         self.ranks.clear()
 
-    def end(self, answer_ids: Sequence[int]) -> None:
+    def end(self, answer_ids: Sequence[int], name: str = "answer") -> None:
         """Keep a finished answer for later questions."""
         if self.answers is not None and answer_ids:
-            self.answers.trie.insert(answer_ids, "answer")
+            self.answers.keep(answer_ids, name)
 
     def draft(self, last_token: int, limits: DraftLimits) -> DraftTree:
         """The best tree of at most ``limits.budget`` nodes after ``last_token``, likeliest node first."""
-        tree = DraftTree([last_token])
-        width = 1 if limits.shape == "single" else limits.budget
-        contexts = [source.contexts for source in self._sources()]
-        states: list[list[Contexts]] = [contexts]
-        depths = [0]
-        heap: list[tuple[float, int, int, Follower]] = []
-        if limits.max_depth > 0:
-            self._push(heap, tree, 0, contexts, limits, width)
-        while heap and len(tree) < limits.budget:
-            negative, _, parent, follower = heappop(heap)
-            node = tree.add(follower.token, parent, -negative, follower.origin())
-            depths.append(depths[parent] + 1)
-            contexts = [
-                source.trie.advance(state, follower.token)
-                for source, state in zip(self._sources(), states[parent], strict=True)
-            ]
-            states.append(contexts)
-            if depths[node] < limits.max_depth:
-                self._push(heap, tree, node, contexts, limits, width if limits.shape == "tree" else 1)
-        return tree
+        everywhere = limits.budget
+        bounds = Limits(
+            limits.budget,
+            limits.max_depth,
+            1 if limits.shape == "single" else everywhere,
+            everywhere if limits.shape == "tree" else 1,
+            limits.forbidden,
+            limits.barred_anchors,
+            limits.stops,
+            self._tail,
+        )
+        tries = [source.trie.windows for source in self._sources]
+        states = [source.contexts for source in self._sources]
+        grown = grow(tries, states, last_token, bounds, self._beliefs())
+        self._tree = grown
+        origins = [
+            None if source == NO_SOURCE else self._sources[source].trie.origin(position)
+            for source, position in zip(grown.sources, grown.positions, strict=True)
+        ]
+        return DraftTree(grown.token_ids, grown.parents, grown.probabilities, origins)
 
-    def _push(
-        self,
-        heap: list[tuple[float, int, int, Follower]],
-        tree: DraftTree,
-        node: int,
-        contexts: list[Contexts],
-        limits: DraftLimits,
-        width: int,
-    ) -> None:
-        """Queue the likeliest followers of a node."""
-        reach = tree.probabilities[node]
-        followers = self.followers(tree.token_ids[node], contexts, limits.barred_anchors)
-        for follower in followers:
-            probability = reach * self.trust * follower.probability
-            if width == 0 or probability < LEAST_PROBABILITY:
-                break
-            if follower.token in limits.forbidden:
-                continue
-            heappush(heap, (-probability, len(tree) * 1024 + len(heap), node, follower))
-            width -= 1
-
-    def followers(
-        self, last_token: int, contexts: list[Contexts], barred_anchors: Collection[int] = ()
-    ) -> list[Follower]:
-        """What may come after ``last_token``, likeliest first, the hopeless left out."""
-        blended: dict[int, float] = {}
-        evidence: dict[int, tuple[TokenTrie, TrieNode]] = {}
-        left = 1.0
-        longest = max(len(state) for state in contexts) - 1
-        shortest = 2 if last_token in barred_anchors else 1
-        for k in range(longest, shortest - 1, -1):
-            if left < LEAST_PROBABILITY:
-                break
-            for source, state in zip(self._sources(), contexts, strict=True):
-                if k < len(state) and state[k].children:
-                    left *= 1.0 - _blend(source, k, state[k], left, blended, evidence)
-        for token, share in zip(self.ranks.get(last_token, ()), self.rank_confidence, strict=False):
-            blended[token] = blended.get(token, 0.0) + left * share
-        hopeful = [entry for entry in blended.items() if entry[1] >= LEAST_PROBABILITY]
-        found = sorted(hopeful, key=lambda entry: -entry[1])
-        return [Follower(p, token, *evidence.get(token, (None, None))) for token, p in found]
-
-    def _learn_ranks(self, token: int) -> None:
-        best = self.ranks.get(self._last) if self._last is not None else None
-        if best is None or any(
-            len(source.contexts) > 1 and token in source.contexts[1].children for source in self._sources()
-        ):
-            return
-        for rank, candidate in enumerate(best[: len(self.rank_confidence)]):
-            hit = candidate == token
-            self.rank_confidence[rank] += LEARNING_RATE * (hit - self.rank_confidence[rank])
-
-    def _sources(self) -> list[Source]:
-        return [self.question] if self.answers is None else [self.question, self.answers]
-
-
-def _blend(
-    source: Source,
-    k: int,
-    context: TrieNode,
-    left: float,
-    blended: dict[int, float],
-    evidence: dict[int, tuple[TokenTrie, TrieNode]],
-) -> float:
-    """Add what one context says to ``blended``; return the share of the mass it took."""
-    followers = context.children
-    seen = sum([child.count for child in followers.values()])
-    taken = source.confidence[k] * seen / (seen + FOLLOWER_WEIGHT * len(followers))
-    scale = left * taken / seen
-    for token, child in followers.items():
-        share = scale * child.count
-        if share < LEAST_PROBABILITY and token not in blended:  # a common token has followers by the thousand
-            continue
-        blended[token] = blended.get(token, 0.0) + share
-        if token not in evidence:
-            evidence[token] = (source.trie, child)
-    return taken
+    def _beliefs(self) -> Beliefs:
+        extras: list[tuple[int, float]] = []
+        if "recent" not in self.without:
+            extras += self.recent.shares()
+        if "anchor" not in self.without:
+            extras += self.anchor.shares()
+        return Beliefs(
+            [source.confidence.values for source in self._sources],
+            self.rank_confidence.values,
+            0.0 if "frequent" in self.without else self.frequent_confidence[0],
+            self.calibration.values,
+            self.ranks,
+            extras,
+            self.variants,
+        )

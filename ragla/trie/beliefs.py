@@ -1,0 +1,151 @@
+"""What a drafter believes of its sources, and how it learns better from every answer.
+
+Confidences are running means of hits with a floor under their rate, so that the old fades. The last word
+has a logistic calibration of each class of nodes (Platt, 1999), learned by gradient, which keeps the sum
+of a tree's probabilities an honest count of the tokens to come.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from math import exp
+
+from ragla.trie.growth import KINDS
+
+CONFIDENCE_PRIOR = (0.0, 0.30, 0.50, 0.65, 0.72, 0.78, 0.82, 0.85, 0.90)  # by match length
+RANK_PRIOR = (0.32, 0.12, 0.07, 0.05, 0.04, 0.03, 0.02, 0.02)
+FREQUENT_PRIOR = 0.5
+ANCHOR_PRIOR = (0.08, 0.05, 0.03, 0.02)  # going on 0, 1, 2, 3 tokens behind the end of a broken copy
+RECENT_PRIOR = (0.02, 0.01, 0.01, 0.005)  # by rank, at the last position; each earlier one 0.8 of it
+PRIOR_WEIGHT = 10.0  # observations a prior is worth
+LEAST_RATE = 0.03
+CLASSES = 10
+OFFSET_RATE, SLOPE_RATE = 0.05, 0.01
+SLOPES = (0.5, 1.5)
+
+
+class Means:
+    """Running means: at first of all observations, later of the last ones, at ``least_rate`` each."""
+
+    def __init__(
+        self, priors: Sequence[float], least_rate: float = LEAST_RATE, weight: float = PRIOR_WEIGHT
+    ) -> None:
+        self.values = array("d", priors)
+        self._weights = array("d", [weight] * len(priors))
+        self._least_rate = least_rate
+
+    def __getitem__(self, index: int) -> float:
+        return self.values[index]
+
+    def observe(self, index: int, hit: bool) -> None:
+        """Take one more observation."""
+        self._weights[index] += 1.0
+        rate = max(1.0 / self._weights[index], self._least_rate)
+        self.values[index] += rate * (hit - self.values[index])
+
+
+def length_confidences(order: int) -> Means:
+    """One confidence per match length and kind of evidence."""
+    last = len(CONFIDENCE_PRIOR) - 1
+    return Means([CONFIDENCE_PRIOR[min(k, last)] for k in range(order + 1) for _ in range(KINDS)])
+
+
+class Calibration:
+    """From a share's log-odds to a probability: slope and offset of each class."""
+
+    def __init__(self) -> None:
+        self.values = array("d", [1.0, 0.0] * CLASSES)
+
+    def observe(self, group: int, score: float, hit: bool) -> None:
+        """One step of gradient descent on the log loss."""
+        slope, offset = self.values[2 * group], self.values[2 * group + 1]
+        error = hit - 1.0 / (1.0 + exp(-(slope * score + offset)))
+        slope = min(max(slope + SLOPE_RATE * error * score, SLOPES[0]), SLOPES[1])
+        self.values[2 * group], self.values[2 * group + 1] = slope, offset + OFFSET_RATE * error
+
+
+class Recent:
+    """The model's second thoughts at the last positions: what it nearly said it often says soon."""
+
+    lags = 6
+    ranks = 4  # the first four after the best
+
+    def __init__(self) -> None:
+        self.confidence = Means(
+            [RECENT_PRIOR[rank] * 0.8**lag for lag in range(self.lags) for rank in range(self.ranks)],
+            least_rate=0.005,
+            weight=200.0,
+        )
+        self._rows: deque[Sequence[int]] = deque(maxlen=self.lags)
+
+    def clear(self) -> None:
+        """Forget the rows; the confidences stay."""
+        self._rows.clear()
+
+    def add(self, best_ids: Sequence[int]) -> None:
+        """Take the best ids at one more position, best first."""
+        self._rows.appendleft(best_ids[1 : 1 + self.ranks])
+
+    def shares(self) -> list[tuple[int, float]]:
+        """Tokens, and how likely each comes next where nothing better is known."""
+        return [
+            (token, self.confidence[lag * self.ranks + rank])
+            for lag, row in enumerate(self._rows)
+            for rank, token in enumerate(row)
+        ]
+
+    def observe(self, token: int) -> None:
+        """See what came where nothing better was known."""
+        for lag, row in enumerate(self._rows):
+            for rank, near in enumerate(row):
+                self.confidence.observe(lag * self.ranks + rank, near == token)
+
+
+class Anchor:
+    """The last position the text was copied from: after an edit of a few tokens the copy may go on there."""
+
+    edits = 3  # tokens that may differ before the anchor is given up
+    skips = 4  # 0 to 3 tokens of the original may be left out
+
+    def __init__(self) -> None:
+        self.confidence = Means(ANCHOR_PRIOR * self.edits, weight=50.0)
+        self.clear([])
+
+    def clear(self, read: list[int]) -> None:
+        """Begin with the tokens that can be copied, in the order in which their positions count."""
+        self._read = read
+        self._place: int | None = None
+        self._misses = 0
+
+    def shares(self) -> list[tuple[int, float]]:
+        """The tokens at which a broken copy may go on; none while it is whole."""
+        first = (self._misses - 1) * self.skips
+        return [(token, self.confidence[first + skip]) for skip, token in self._ahead()]
+
+    def observe(self, token: int) -> None:
+        """See what came where nothing better was known."""
+        first = (self._misses - 1) * self.skips
+        for skip, expected in self._ahead():
+            self.confidence.observe(first + skip, expected == token)
+
+    def move(self, token: int, copied_from: int | None) -> None:
+        """Follow the text by a token; ``copied_from``: where it was read last in a match of two or more."""
+        read, place = self._read, self._place
+        if place is not None and place + 1 < len(read) and read[place + 1] == token:
+            self._place, self._misses = place + 1, 0
+            return
+        for skip, expected in self._ahead():
+            if expected == token and place is not None:
+                self._place, self._misses = place + 1 + skip, 0
+                return
+        if copied_from is not None:
+            self._place, self._misses = copied_from, 0
+        else:
+            self._misses += 1
+
+    def _ahead(self) -> list[tuple[int, int]]:
+        if self._place is None or not 1 <= self._misses <= self.edits:
+            return []
+        return list(enumerate(self._read[self._place + 1 : self._place + 1 + self.skips]))
