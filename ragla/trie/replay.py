@@ -6,7 +6,7 @@ counts exactly the steps that a decoder would take.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import NamedTuple, Protocol
@@ -41,11 +41,11 @@ class Rule(Protocol):
         self,
         token_ids: Sequence[int],
         best_ids: Sequence[Sequence[int]],
-        visited: Collection[int] | None = None,
+        visited: Sequence[int] | None = None,
     ) -> None:
         """Take the ids the model ranked best after each of a step's tokens, best first.
 
-        ``visited`` are the indices of node 0 and of the accepted nodes; None: all of them.
+        ``visited``: the indices of node 0 and of the accepted nodes, in order; None: all.
         """
         ...
 

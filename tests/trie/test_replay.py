@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,6 @@ from ragla.trie.replay import ReplayCount, replay
 RECORDED = Path(__file__).resolve().parents[3] / "shared" / "replays"
 
 IDS = st.lists(st.integers(0, 5), min_size=1, max_size=30)
-
-
-class StepDrafter(Drafter):
-    """The drafter, taking a whole step's ranks at once."""
-
-    def recycle(self, token_ids: Any, best_ids: Any, visited: Collection[int] | None = None) -> None:  # type: ignore[override]
-        for token, best in zip(token_ids, best_ids, strict=True):
-            super().recycle(token, best)
 
 
 class Notes:
@@ -103,7 +95,7 @@ def test_the_ids_at_the_end_of_an_answer_are_recycled_where_they_are_known() -> 
 
 def test_only_the_rule_is_on_the_clock() -> None:
     count = ReplayCount()
-    replay(StepDrafter(), list(range(50)), list(range(20, 40)), [], DraftLimits(budget=8), count)
+    replay(Drafter(), list(range(50)), list(range(20, 40)), [], DraftLimits(budget=8), count)
     assert count.begin_ns > 0
     assert all(step.draft_ns > 0 and step.update_ns > 0 for step in count.per_step)
 
@@ -111,7 +103,7 @@ def test_only_the_rule_is_on_the_clock() -> None:
 @given(IDS, IDS, st.integers(1, 16))
 def test_every_token_but_the_first_is_counted_once(prompt: list[int], answer: list[int], budget: int) -> None:
     count = ReplayCount()
-    replay(StepDrafter(order=3), prompt, answer, [], DraftLimits(budget=budget), count)
+    replay(Drafter(order=3), prompt, answer, [], DraftLimits(budget=budget), count)
     assert count.tokens == len(answer) - 1
     assert count.steps <= count.tokens
     assert count.accepted + count.steps >= count.tokens >= count.accepted
@@ -121,14 +113,15 @@ def test_every_token_but_the_first_is_counted_once(prompt: list[int], answer: li
 def test_a_copied_answer_takes_few_steps() -> None:
     passage = list(range(10, 60))
     count = ReplayCount()
-    replay(StepDrafter(), [1, *passage, 2, 3], passage, [], DraftLimits(budget=16, max_depth=12), count)
+    replay(Drafter(), [1, *passage, 2, 3], passage, [], DraftLimits(budget=16, max_depth=12), count)
     assert count.steps <= -(-49 // 13) + 1
     assert count.mean_acceptance_length == 49 / count.steps
 
 
 def test_nothing_to_draft_is_one_token_a_step() -> None:
     count = ReplayCount()
-    replay(StepDrafter(), [1, 2], list(range(10, 20)), [], DraftLimits(), count)
+    drafter = Drafter(without=("frequent",))
+    replay(drafter, [1, 2], list(range(10, 20)), [], DraftLimits(), count)
     assert count.mean_acceptance_length == 1.0
     assert count.nodes == count.steps
 
@@ -137,14 +130,14 @@ def test_an_empty_count_has_no_mean() -> None:
     assert ReplayCount().mean_acceptance_length == 0.0
 
 
-@pytest.mark.parametrize(("name", "least"), [("smollm2", 2.83), ("qwen", 3.5)])
+@pytest.mark.parametrize(("name", "least"), [("smollm2", 2.95), ("qwen", 3.7)])
 def test_recorded_answers_at_budget_16(name: str, least: float) -> None:
     path = RECORDED / f"{name}_rag.jsonl"
     if not path.exists():
         pytest.skip("no recorded answers here")
-    drafter, count = StepDrafter(), ReplayCount()
+    drafter, count = Drafter(), ReplayCount()
     for line in path.read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
         replay(drafter, record["prompt"], record["out"], record["tops"], DraftLimits(budget=16), count)
     assert count.mean_acceptance_length >= least
-    assert 0.6 < count.expected / count.accepted < 1.5  # the drafter's probabilities mean something
+    assert 0.8 < count.expected / count.accepted < 1.25  # the drafter's probabilities mean something

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from ragla.trie import DraftTree
 
@@ -17,7 +17,7 @@ class TextRule:
         self,
         token_ids: Sequence[int],
         best_ids: Sequence[Sequence[int]],
-        visited: Collection[int] | None = None,
+        visited: Sequence[int] | None = None,
     ) -> None:
         """The model's other ids are not used."""
 

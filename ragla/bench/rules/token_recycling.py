@@ -8,7 +8,7 @@ nodes 75 of those 80 are grown.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush
 
 from ragla.trie import DraftLimits, DraftTree
@@ -57,7 +57,7 @@ class TokenRecycling:
         self,
         token_ids: Sequence[int],
         best_ids: Sequence[Sequence[int]],
-        visited: Collection[int] | None = None,
+        visited: Sequence[int] | None = None,
     ) -> None:
         """Replace the rows of a step's tokens, those of rejected nodes too; of equal tokens the last wins."""
         self.best.update(zip(token_ids, best_ids, strict=True))
