@@ -21,6 +21,7 @@ from ragla.decode.request import Block, DecodeRequest
 from ragla.decode.stats import DecodeStats
 from ragla.decode.verify import SamplingSettings
 from ragla.prompt import CITATION, Prompt, PromptPassage, build_prompt, encode, is_refusal
+from ragla.spelling import Spelling, stop_sequences
 from ragla.trie import Answers, Drafter, DraftLimits
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ class Answerer:
         settings = profile.decode
         nodes = settings.answer_trie_nodes
         self.drafter = Drafter(settings.order, Answers(settings.order, nodes) if nodes else None)
+        self.spelling = Spelling(target.tokenizer)
         self.limits = draft_limits(settings, target.tokenizer, target.end_ids)
 
     def ask(
@@ -172,7 +174,7 @@ class Answerer:
         request = decode_request(self.profile.decode, self.target, prepared.prompt.token_ids)
         if decoder == "greedy":
             return greedy(self.target.backend, request, stats)
-        self.drafter.begin(prepared.prompt.token_ids, prepared.seeds)
+        self.drafter.begin(prepared.prompt.token_ids, prepared.seeds, self.spelling.alike)
         return lookahead(self.target.backend, self.drafter, request, stats, self.limits, self.cost, observe)
 
 
@@ -285,8 +287,21 @@ def decode_request(settings: DecodeSettings, target: TargetModel, prompt_ids: li
         settings.temperature, settings.top_k, settings.top_p, settings.repetition_penalty, settings.seed
     )
     return DecodeRequest(
-        prompt_ids, settings.max_new_tokens, target.end_ids, settings.stop, target.tokenizer.decode, sampling
+        prompt_ids,
+        settings.max_new_tokens,
+        target.end_ids,
+        settings.stop,
+        target.tokenizer.decode,
+        sampling,
+        rank_prompt=ranks_prompt(settings, target),
     )
+
+
+def ranks_prompt(settings: DecodeSettings, target: TargetModel) -> bool:
+    """Whether prefill also ranks every prompt position: asked for, or nearly free as on a GPU."""
+    if settings.rank_prompt == "auto":
+        return target.backend.device.type != "cpu"
+    return settings.rank_prompt == "always"
 
 
 def draft_limits(settings: DecodeSettings, tokenizer: Any, end_ids: frozenset[int]) -> DraftLimits:
@@ -296,4 +311,11 @@ def draft_limits(settings: DecodeSettings, tokenizer: Any, end_ids: frozenset[in
         for variant in (text, f" {text}"):
             ids = encode(tokenizer, variant, special=False)
             barred |= set(ids) if len(ids) == 1 else set()
-    return DraftLimits(settings.draft_budget, settings.max_depth, settings.shape, end_ids, frozenset(barred))
+    return DraftLimits(
+        settings.draft_budget,
+        settings.max_depth,
+        settings.shape,
+        end_ids,
+        frozenset(barred),
+        stop_sequences(tokenizer, settings.stop),
+    )

@@ -69,11 +69,15 @@ class DecodeSettings(_Section):
         default=True,
         description="Verify only as many nodes as the measured step cost pays for; false: the whole budget.",
     )
-    max_depth: int = Field(default=12, ge=1, le=64, description="Longest drafted branch (branch_length).")
+    max_depth: int = Field(default=64, ge=1, le=256, description="Longest drafted branch (branch_length).")
     shape: Literal["tree", "parallel", "single"] = Field(default="tree", description="Form of the draft.")
     order: int = Field(default=8, ge=1, le=16, description="Longest context the trie matches, in tokens.")
     barred_anchors: tuple[str, ...] = Field(
         default=(), description="Tokens that alone are too weak a context to draft from (stop_words)."
+    )
+    rank_prompt: Literal["auto", "always", "never"] = Field(
+        default="auto",
+        description="Draft from what the model would have said inside the prompt; auto: on a GPU.",
     )
     answer_trie_nodes: int = Field(
         default=200_000, ge=0, description="Bound of the trie of earlier answers; 0: off."

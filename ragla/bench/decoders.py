@@ -109,7 +109,7 @@ def _lookahead(answerer: Answerer) -> Run:
 
     def run(prepared: Prepared, request: DecodeRequest) -> Decoded:
         began = perf_counter()
-        drafter.begin(prepared.prompt.token_ids, prepared.seeds)
+        drafter.begin(prepared.prompt.token_ids, prepared.seeds, answerer.spelling.alike)
         seeded_s = perf_counter() - began
         stats = DecodeStats()
         blocks = lookahead(backend, drafter, request, stats, answerer.limits, answerer.cost)

@@ -44,7 +44,8 @@ def lookahead(
     chooser = TokenChooser(request.sampling, request.prompt_ids)
     cache = backend.new_cache(cache_capacity(request, ending, limits.budget))
     began = perf_counter()
-    logits = prefill(backend, cache, request)[None]
+    on_ranks = drafter.recycle_prompt if request.rank_prompt else None
+    logits = prefill(backend, cache, request, on_ranks)[None]
     stats.prompt_tokens = len(request.prompt_ids)
     stats.prefill_s = perf_counter() - began
     if cost is not None:

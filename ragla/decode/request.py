@@ -14,7 +14,8 @@ class DecodeRequest:
     """A prompt and the conditions of its answer.
 
     ``stop`` strings need ``detokenize``, token ids → text. ``prefill_rows`` bounds how many prompt
-    tokens go through the model at once.
+    tokens go through the model at once. ``rank_prompt``: the drafter also learns what the model would
+    have said after each prompt token, at the price of a vocabulary product for the whole prompt.
     """
 
     prompt_ids: Sequence[int]
@@ -24,6 +25,7 @@ class DecodeRequest:
     detokenize: Callable[[list[int]], str] | None = None
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     prefill_rows: int = 512
+    rank_prompt: bool = False
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,8 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
+RANKS = 8  # second thoughts kept of a position
+
 
 @dataclass(frozen=True)
 class SamplingSettings:
@@ -71,7 +73,7 @@ def _processors(settings: SamplingSettings) -> LogitsProcessorList:
     return processors
 
 
-def best_ids(logits: torch.Tensor, count: int = 8, block: int = 256) -> list[list[int]]:
+def best_ids(logits: torch.Tensor, count: int = RANKS, block: int = 256) -> list[list[int]]:
     """The ``count`` best ids of each row, best first; logits [rows, vocabulary].
 
     Only the blocks with the ``count`` largest maxima can hold them, so a full selection is not needed.

@@ -6,7 +6,7 @@ The trees are grown in ``growth.py`` (or the compiled core), from counts in ``wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,6 +18,7 @@ from ragla.trie.growth import KINDS, NO_SOURCE, Beliefs, Grown, Limits, step
 from ragla.trie.token_trie import TokenTrie
 
 Shape = Literal["tree", "parallel", "single"]
+MAX_RANKED = 20_000  # tokens with recycled ranks; the one not seen for the longest time leaves
 TAIL = 32  # tokens of the text that are kept at hand: contexts and stop sequences are shorter
 
 SOURCES = (
@@ -109,13 +110,13 @@ class Drafter:
         self,
         prompt_ids: Sequence[int],
         sources: Iterable[tuple[str, Sequence[int]]] = (),
-        alike: Callable[[int], Iterable[int]] | None = None,
+        alike: Callable[[Collection[int]], Mapping[int, Collection[int]]] | None = None,
     ) -> None:
         """Forget the last question; count named sources, then the prompt.
 
-        The prompt comes last so that ``commit`` continues it and recent origins win. ``alike`` gives the
-        tokens whose text differs only by a space or a capital: at the start of a span an unread token is
-        then followed like one that was read.
+        The prompt comes last so that ``commit`` continues it and recent origins win. ``alike`` gives for
+        each token those that are written alike but for a space or a capital: at the start of a span an
+        unread token is then followed like the one that was read.
         """
         self.question.trie.clear()
         self._read: list[int] = []
@@ -152,9 +153,10 @@ class Drafter:
         windows = self.question.trie.windows
         return int(self.question_mebibytes * 2**20 / windows.node_bytes / (windows.order + 1))
 
-    def _variants(self, alike: Callable[[int], Iterable[int]]) -> dict[int, int]:
+    def _variants(self, alike: Callable[[Collection[int]], Mapping[int, Collection[int]]]) -> dict[int, int]:
         known = self.question.trie.windows.known
-        return {other: token for token in set(self._read) for other in alike(token) if not known(other)}
+        written = alike(set(self._read))
+        return {other: token for token, others in written.items() for other in others if not known(other)}
 
     def commit(self, token_ids: Iterable[int]) -> None:
         """Go on by tokens that are part of the answer."""
@@ -182,9 +184,8 @@ class Drafter:
         for source in self._sources:
             source.contexts = step(source.trie.windows, source.contexts, token, self.variants)
         windows = self.question.trie.windows
-        longest = self.question.contexts[-1]
         copied = len(self.question.contexts) > 2
-        self.anchor.move(token, windows.position(longest) if copied else None)
+        self.anchor.move(token, windows.position(self.question.contexts) if copied else None)
         if "answer" not in self.without and len(self._read) < self._room():
             self.question.trie.extend([token])
             self._read.append(token)
@@ -219,10 +220,23 @@ class Drafter:
             rejected = "rejected" not in self.without
             for row, (token, best) in enumerate(zip(token_ids, best_ids, strict=True)):
                 if rejected or visited is None or row in visited:
-                    self.ranks[token] = best
+                    self._rank(token, best)
         if "recent" not in self.without:
             for row in range(len(token_ids)) if visited is None else visited:
                 self.recent.add(best_ids[row])
+
+    def recycle_prompt(self, token_ids: Sequence[int], best_ids: Sequence[Sequence[int]]) -> None:
+        """Remember the ids the model ranked best after tokens of the prompt."""
+        if not {"recycled", "prompt-ranks"} & self.without:
+            for token, best in zip(token_ids, best_ids, strict=True):
+                self._rank(token, best)
+
+    def _rank(self, token: int, best: Sequence[int]) -> None:
+        """Keep the newest ranks of the last MAX_RANKED tokens."""
+        self.ranks.pop(token, None)
+        self.ranks[token] = best
+        if len(self.ranks) > MAX_RANKED:
+            del self.ranks[next(iter(self.ranks))]
 
     def forget_ranks(self) -> None:
         """Forget the recycled ids; what was learned about how far to trust them stays."""

@@ -13,7 +13,7 @@ from ragla.decode.greedy import greedy
 from ragla.decode.request import DecodeRequest, Ending
 from ragla.decode.stats import DecodeStats, StepStats
 from ragla.errors import UsageError
-from ragla.trie import Drafter, DraftLimits, DraftTree
+from ragla.trie import Answers, Drafter, DraftLimits, DraftTree
 from tests.decode.tiny_models import VOCABULARY, ScriptedBackend, drafted, plain
 
 PROMPT = [50, 51, 52]
@@ -138,7 +138,7 @@ def test_nothing_is_doubled_at_the_boundary_of_a_block() -> None:
 
 def test_a_shorter_request_after_a_longer_one() -> None:
     """One drafter, one backend, question after question."""
-    drafter = Drafter(answer_trie_nodes=1000)
+    drafter = Drafter(answers=Answers(8, max_nodes=1000))
     for prompt, answer in [(PROMPT * 20, ANSWER * 4), ([50], [60, 61]), (PROMPT, ANSWER), ([51], [60])]:
         backend = ScriptedBackend(script(answer, prompt))
         request = DecodeRequest(prompt, len(answer))

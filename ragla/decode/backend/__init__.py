@@ -28,3 +28,12 @@ class Backend(Protocol):
     def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
         """Logits [T, vocabulary] of T rows, or [1, vocabulary] of the last; the cache grows by T rows."""
         ...
+
+    def forward_ranked(
+        self, rows: QueryRows, cache: KVCache, count: int
+    ) -> tuple[torch.Tensor, list[list[int]]]:
+        """``forward(last_only=True)``, the same bits, and the ``count`` best ids after every row.
+
+        The lists are empty where the model does not show its hidden states.
+        """
+        ...

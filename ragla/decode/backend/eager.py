@@ -8,10 +8,13 @@ import torch
 
 from ragla.decode.kv_cache import KVCache
 from ragla.decode.tree_attention import QueryRows
+from ragla.decode.verify import best_ids
 
 CROPPABLE_LAYERS = {"full_attention", "sliding_attention"}
 # attention that takes more than a mask to know where a token stands
 UNVERIFIABLE_TYPES = {"bloom", "falcon_h1", "gpt_neo", "mpt", "rwkv", "mamba", "mamba2"}
+
+RANKED_ROWS = 64  # rows of logits held at once when a prompt is ranked
 
 
 class EagerBackend:
@@ -54,6 +57,30 @@ class EagerBackend:
         )
         logits: torch.Tensor = output.logits[0]
         return logits
+
+    @torch.inference_mode()
+    def forward_ranked(
+        self, rows: QueryRows, cache: KVCache, count: int
+    ) -> tuple[torch.Tensor, list[list[int]]]:
+        """``forward(last_only=True)``, the same bits, and the ``count`` best ids after every row.
+
+        Only the vocabulary product is done for all rows, a block at a time, beside the one of the last row:
+        in a product of other rows the last row's logits could have other bits.
+        """
+        body, head = self.model.base_model, self.model.get_output_embeddings()
+        seen: list[torch.Tensor] = []
+        if body is self.model or head is None:
+            return self.forward(rows, cache, last_only=True), []
+        hook = body.register_forward_hook(lambda _module, _args, output: seen.append(output[0]))
+        try:
+            logits = self.forward(rows, cache, last_only=True)
+        finally:
+            hook.remove()
+        ranked: list[list[int]] = []
+        hidden = seen[0][0]
+        for start in range(0, len(hidden), RANKED_ROWS):
+            ranked += best_ids(head(hidden[start : start + RANKED_ROWS]), count)
+        return logits, ranked
 
     def _masks(self, rows: QueryRows) -> torch.Tensor | dict[str, torch.Tensor]:
         if "sliding_attention" in self.layer_types:
