@@ -13,12 +13,13 @@ thoughts at the last positions, then to the most frequent tokens.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 from heapq import heappop, heappush
+from itertools import islice
 from math import exp, log
 from typing import NamedTuple
 
-from ragla.trie.windows import Contexts, Windows, counted, fresh, kind
+from ragla.trie.windows import ASKED, Contexts, Node, Windows, added, counted, fresh, kind
 
 KINDS = 3
 FREQUENT = 16  # tokens drafted for no better reason than their frequency
@@ -37,8 +38,8 @@ class Limits(NamedTuple):
     max_depth: int
     root_width: int
     width: int
-    forbidden: Collection[int] = frozenset()
-    barred: Collection[int] = frozenset()
+    forbidden: frozenset[int] = frozenset()
+    barred: frozenset[int] = frozenset()
     stops: Sequence[Sequence[int]] = ()
     tail: Sequence[int] = ()
 
@@ -54,9 +55,9 @@ class Beliefs(NamedTuple):
     rank_confidence: Sequence[float]
     frequent_confidence: float
     calibration: Sequence[float]
-    ranks: Mapping[int, Sequence[int]]
+    ranks: dict[int, Sequence[int]]
     extras: Sequence[tuple[int, float]]
-    variants: Mapping[int, int]
+    variants: dict[int, int]
 
 
 class Grown(NamedTuple):
@@ -85,6 +86,8 @@ def grow(
     tries: Sequence[Windows], states: Sequence[Contexts], last_token: int, limits: Limits, beliefs: Beliefs
 ) -> Grown:
     """The best tree after ``last_token``, whose matching contexts are ``states``; likeliest node first."""
+    for trie, state in zip(tries, states, strict=True):
+        trie.check(state)
     tree = Grown([last_token], [-1], [1.0], [NO_SOURCE], [0], [0], [0.0])
     depths, reached = [0], [list(states)]
     heap: list[tuple[float, int, int, int, Follower, int, float]] = []
@@ -125,11 +128,11 @@ def grow(
     return tree
 
 
-def step(trie: Windows, state: Contexts, token: int, variants: Mapping[int, int]) -> Contexts:
+def step(trie: Windows, state: Contexts, token: int, variants: dict[int, int]) -> Contexts:
     """The matching contexts one token later; an unread token is followed like one that is written alike."""
     advanced = trie.advance(state, token)
     if len(advanced) == 1 and token in variants:
-        advanced = trie.advance([trie.root], variants[token])
+        advanced = trie.match([variants[token]])
     return advanced
 
 
@@ -152,13 +155,7 @@ def followers(
                 continue
             node, longer = contexts[k]
             confidence = beliefs.confidence[source][k * KINDS + kind(node, longer)]
-            scale = left * confidence / (node.total - (longer.total if longer else 0))
-            for child in node.followers:
-                if scale * child.count < LEAST:
-                    break
-                count = child.count - counted(longer, child.token)
-                if count > 0:
-                    _add(found, child.token, scale * count, source, child.position)
+            _add_context(found, node, longer, left * confidence, source)
             left *= 1.0 - confidence
     used = 0.0
     for token, share in zip(beliefs.ranks.get(last_token, ()), beliefs.rank_confidence, strict=False):
@@ -171,6 +168,21 @@ def followers(
     for child in root.followers[:FREQUENT]:
         _add(found, child.token, left * beliefs.frequent_confidence * child.count / root.total)
     return found
+
+
+def _add_context(
+    found: dict[int, Follower], node: Node, longer: Node | None, mass: float, source: int
+) -> None:
+    """Share ``mass`` out among the occurrences that a context has and the longer one has not."""
+    unseen = added(node, longer)
+    scale = mass / unseen
+    for child in islice(node.followers, ASKED):
+        if scale * child.count < LEAST or unseen <= 0:
+            break
+        count = child.count - counted(longer, child.token)
+        if count > 0:
+            _add(found, child.token, scale * count, source, child.position)
+            unseen -= count
 
 
 def _add(
@@ -201,8 +213,11 @@ def _calibrated(
     for candidate, follower in found.items():
         if follower.share >= LEAST and candidate not in limits.forbidden:
             scores[candidate] = score = logit(follower.share)
-            chances[candidate] = 1.0 / (1.0 + exp(-(slope * score + offset)))
-    mass = max(sum(chances.values()), 1.0)
+            chances[candidate] = logistic(slope * score + offset)
+    mass = 0.0
+    for chance in chances.values():  # not sum(), whose last bit depends on Python's version
+        mass += chance
+    mass = max(mass, 1.0)
     return [(chances[key] / mass, scores[key], key, found[key]) for key in chances], group
 
 
@@ -221,6 +236,11 @@ def logit(share: float) -> float:
     """Log-odds, kept finite."""
     share = min(max(share, 1e-5), 1.0 - 1e-4)
     return log(share / (1.0 - share))
+
+
+def logistic(log_odds: float) -> float:
+    """The probability; no log-odds are too small for it."""
+    return 1.0 / (1.0 + exp(min(-log_odds, 700.0)))
 
 
 def _stopped(tree: Grown, node: int, limits: Limits) -> bool:

@@ -9,10 +9,19 @@ holds the same class with the same results; tests hold one against the other.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 SINGLE, REPEATED, SEVERAL = range(3)
 """Kinds of evidence: one occurrence; several with one follower; several followers."""
+
+MAX_ORDER = 64  # the compiled core keeps a text's contexts in arrays of this length
+ASKED = 64
+"""Followers of a context that are asked, the most frequent first.
+
+Where nearly all that followed a context followed a longer one too, what is new may stand behind
+thousands of followers that are not; a step must not take longer for that.
+"""
 
 
 class Node:
@@ -30,18 +39,35 @@ class Node:
         self.followers: list[Node] = []
 
 
-Contexts = list[Node]
+class Contexts(list[Node]):
+    """The nodes that match the end of a text: entry k is the context of its last k tokens, 0 the root.
+
+    Callers may compare them and ask for their number. ``clear`` and ``forget`` make them stale.
+    """
+
+    __slots__ = ("epoch", "windows")
+
+    def __init__(self, nodes: Iterable[Node], windows: Windows) -> None:
+        super().__init__(nodes)
+        self.windows = windows
+        self.epoch = windows.epoch
 
 
 class Windows:
-    """Windows of ``order + 1`` tokens with counts; ``length`` tokens have been counted so far."""
+    """Windows of ``order + 1`` tokens with counts; ``length`` tokens have been counted so far.
+
+    Methods that take contexts raise ValueError for those of other windows and for stale ones.
+    """
 
     node_bytes = 520  # measured: a node with its share of dictionaries and lists
 
     def __init__(self, order: int) -> None:
         if order < 1:
             raise ValueError(f"order must be at least 1, not {order}")
+        if order > MAX_ORDER:
+            raise ValueError(f"order must be at most {MAX_ORDER}, not {order}")
         self.order = order
+        self.epoch = 0
         self.clear()
 
     def clear(self) -> None:
@@ -49,7 +75,8 @@ class Windows:
         self.root = Node(-1)
         self.node_count = 0
         self.length = 0
-        self._open: Contexts = [self.root]
+        self.epoch += 1
+        self._open = [self.root]
 
     def start(self) -> None:
         """The next token counted begins a new sequence."""
@@ -79,7 +106,10 @@ class Windows:
         return node
 
     def forget(self, token_ids: Sequence[int]) -> None:
-        """Take back a sequence that was counted whole; what nothing else counted is gone."""
+        """Take back a sequence that was counted whole; what nothing else counted is gone.
+
+        What was never counted is not taken back; the rest of it is.
+        """
         for start in range(len(token_ids)):
             path = [self.root]
             for token in token_ids[start : start + self.order + 1]:
@@ -89,6 +119,7 @@ class Windows:
                 path.append(node)
             for parent, node in zip(path[-2::-1], path[:0:-1], strict=True):
                 self._decrement(parent, node)
+        self.epoch += 1
         self._open = [self.root]
 
     def _decrement(self, parent: Node, node: Node) -> None:
@@ -99,18 +130,19 @@ class Windows:
         if node.count == 0:
             followers.pop()  # nothing has a smaller count
             del parent.children[node.token]
-            self.node_count -= 1
+            self.node_count -= 1 + _below(node)
 
     def match(self, token_ids: Sequence[int]) -> Contexts:
-        """The contexts that match the end of ``token_ids``, the root first."""
-        contexts = [self.root]
+        """The contexts that match the end of ``token_ids``."""
+        contexts = Contexts([self.root], self)
         for token in token_ids[-self.order :]:
             contexts = self.advance(contexts, token)
         return contexts
 
     def advance(self, contexts: Contexts, token: int) -> Contexts:
         """The matching contexts one token later."""
-        advanced = [self.root]
+        self.check(contexts)
+        advanced = Contexts([self.root], self)
         for context in contexts[: self.order]:
             node = context.children.get(token)
             if node is None:  # a longer context that has the follower implies every shorter one
@@ -122,15 +154,22 @@ class Windows:
         """Whether the token was counted."""
         return token in self.root.children
 
-    def position(self, node: Node) -> int:
-        """Where the context was read last: the place of its last token among all that was counted."""
-        return node.position
+    def position(self, contexts: Contexts) -> int:
+        """Where the longest context was read last: the place of its last token among all that was counted."""
+        self.check(contexts)
+        return contexts[-1].position
+
+    def check(self, contexts: Contexts) -> None:
+        """Raise ValueError unless the contexts are of these windows, and not stale."""
+        if contexts.windows is not self or contexts.epoch != self.epoch:
+            raise ValueError("contexts of other windows, or from before these forgot something")
 
     def judge(self, contexts: Contexts, token: int) -> list[tuple[int, int, bool]]:
         """Which contexts said what about ``token``: (match length, kind of evidence, whether it was named).
 
         Longest first, up to the first that named it: shorter ones are asked only when longer ones miss.
         """
+        self.check(contexts)
         judged = []
         for k, node, longer in fresh(contexts):
             child = node.children.get(token)
@@ -150,9 +189,14 @@ def fresh(contexts: Contexts) -> Iterator[tuple[int, Node, Node | None]]:
     longer: Node | None = None
     for k in range(len(contexts) - 1, 0, -1):
         node = contexts[k]
-        if node.total > (longer.total if longer else 0):
+        if added(node, longer) > 0:
             yield k, node, longer
             longer = node
+
+
+def added(node: Node, longer: Node | None) -> int:
+    """How many occurrences a context has that the longer one has not."""
+    return node.total - (longer.total if longer else 0)
 
 
 def counted(node: Node | None, token: int) -> int:
@@ -163,14 +207,14 @@ def counted(node: Node | None, token: int) -> int:
 
 def kind(node: Node, longer: Node | None) -> int:
     """The kind of the evidence that a context adds to a longer one."""
-    if node.total - (longer.total if longer else 0) == 1:
+    occurrences = added(node, longer)
+    if occurrences == 1:
         return SINGLE
-    distinct = 0
-    for child in node.followers:
-        distinct += child.count > counted(longer, child.token)
-        if distinct > 1:
-            return SEVERAL
-    return REPEATED
+    for child in islice(node.followers, ASKED):
+        count = child.count - counted(longer, child.token)
+        if count > 0:
+            return REPEATED if count == occurrences else SEVERAL
+    return SEVERAL
 
 
 def _descending(node: Node) -> int:
@@ -182,3 +226,8 @@ def _swap(followers: list[Node], node: Node, place: int) -> None:
     other = followers[place]
     followers[node.place], followers[place] = other, node
     other.place, node.place = node.place, place
+
+
+def _below(node: Node) -> int:
+    """How many nodes hang from one that goes: none where every sequence was taken back as it was counted."""
+    return sum(1 + _below(child) for child in node.followers)
