@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
@@ -14,6 +13,7 @@ from statistics import median
 
 import torch
 
+from ragla.bench.machine import cpu_name
 from ragla.bench.stock import stock_dtype
 from ragla.config import Profile
 from ragla.decode.model import TargetModel
@@ -89,16 +89,3 @@ def _model_name(model: str) -> str:
     """A registry name or hub id as it is; of a path only the last part, which is no one else's business."""
     path = Path(model).expanduser()
     return path.name if path.exists() else model
-
-
-def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's own name where Linux tells it, else what Python knows of it."""
-    if sys.platform == "linux":
-        try:
-            lines = cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
-            lines = []
-        names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-        if names and names[0]:
-            return names[0]
-    return platform.processor() or platform.machine()

@@ -69,7 +69,7 @@ def run_bench(
     if runs < 1:
         raise UsageError(f"--runs {runs}: nothing to compare", "give at least 1")
     answerer = Answerer(_isolated(profile), target, cost)
-    tasks, unanswered = _tasks(questions, answerer, retriever)
+    tasks, unanswered = prepare_tasks(questions, answerer, retriever)
     ready = make_runs(decoders, answerer)
     _warm_up(ready, answerer, runs * len(tasks), on_progress)
     rows = _rows(tasks, ready, answerer, runs, on_progress)
@@ -94,10 +94,13 @@ def _isolated(profile: Profile) -> Profile:
     return profile.model_copy(update={"decode": profile.decode.model_copy(update={"answer_trie_nodes": 0})})
 
 
-def _tasks(
+def prepare_tasks(
     questions: Sequence[BenchQuestion], answerer: Answerer, retriever: Retriever | None
 ) -> tuple[list[Task], list[str]]:
-    """Prompts of the questions, and the ids of those for which the index holds nothing relevant."""
+    """Prompts of the questions, and the ids of those for which the index holds nothing relevant.
+
+    Raises IndexUnusable, NothingRelevant and, for a prompt that cannot be decoded, UsageError.
+    """
     tasks, unanswered = [], []
     for question in questions:
         began = perf_counter()
