@@ -1,0 +1,144 @@
+"""Transcripts: greedy answers with the ids the model ranked best, one JSON object a line.
+
+``{"id", "cat", "prompt": [token ids], "out": [token ids], "tops": [[8 ids], …]}``: ``out`` holds no
+end-of-sequence token; ``tops[i]`` are the model's best ids at the position of ``out[i]``, best first. There
+is one row more than ``out`` has tokens when the answer ended by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from ragla.errors import RaglaError, UsageError
+
+FORM = 'each line is a JSON object like {"id": 1, "prompt": [12, 7], "out": [9, 4], "tops": [[9, 3], [4, 8]]}'
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """One answer. ``best_ids`` may be empty: then nothing can be recycled."""
+
+    id: str
+    category: str
+    prompt_ids: tuple[int, ...]
+    answer_ids: tuple[int, ...]
+    best_ids: tuple[tuple[int, ...], ...]
+
+    def to_line(self) -> bytes:
+        """The line of a file, its end included."""
+        record = {
+            "id": self.id,
+            "cat": self.category,
+            "prompt": self.prompt_ids,
+            "out": self.answer_ids,
+            "tops": self.best_ids,
+        }
+        return json.dumps(record, separators=(",", ":")).encode() + b"\n"
+
+
+def load_transcripts(path: Path, limit: int | None = None) -> list[Transcript]:
+    """The first ``limit`` transcripts of a file; every line is checked, blank lines are skipped.
+
+    Raises UsageError with file and line for a line that is no transcript, and for a file that holds none.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}", "--replay FILE.jsonl") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not a UTF-8 text", FORM) from error
+    found = [_transcript(line, f"{path}:{at}", at) for at, line in enumerate(lines, 1) if line.strip()]
+    if not found:
+        raise UsageError(f"{path}: holds no transcripts", "make some: ragla bench --record FILE.jsonl")
+    return found[:limit]
+
+
+def _transcript(line: str, where: str, at: int) -> Transcript:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"{where}: broken JSON: {error}", FORM) from error
+    if not isinstance(record, dict):
+        raise UsageError(f"{where}: not a JSON object", FORM)
+    prompt, answer = (_ids(record.get(key), f"`{key}`", where) for key in ("prompt", "out"))
+    if not prompt:
+        raise UsageError(f"{where}: `prompt` is empty", FORM)
+    rows = record.get("tops") or []
+    if not isinstance(rows, list):
+        raise UsageError(f"{where}: `tops` must be a list of lists of token ids", FORM)
+    least = len(answer)
+    if rows and len(rows) not in (least, least + 1):
+        raise UsageError(f"{where}: `tops` must have {least} or {least + 1} rows, not {len(rows)}", FORM)
+    best = tuple(_ids(row, f"row {number} of `tops`", where) for number, row in enumerate(rows))
+    return Transcript(str(record.get("id", f"line {at}")), str(record.get("cat", "")), prompt, answer, best)
+
+
+def _ids(value: Any, name: str, where: str) -> tuple[int, ...]:
+    if not isinstance(value, list):
+        raise UsageError(f"{where}: {name} must be a list of token ids", FORM)
+    for token in value:
+        if not isinstance(token, int) or isinstance(token, bool) or token < 0:
+            raise UsageError(f"{where}: {name} holds {json.dumps(token)[:40]}, which is no token id", FORM)
+    return tuple(value)
+
+
+def check_writable(path: Path, *, force: bool) -> None:
+    """Refuse a place where no transcripts can be written, before anything is computed. Raises UsageError."""
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder", "--record FILE.jsonl")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: there is no folder {path.parent}", f"mkdir -p {path.parent}")
+    if path.exists() and not force:
+        raise UsageError(f"{path}: is there already", "overwrite it with --force, or name another file")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise UsageError(f"{path}: cannot be written: Permission denied", "--record FILE.jsonl")
+
+
+class TranscriptFile:
+    """A file of transcripts that holds whole lines only, whenever writing ends and for whatever reason.
+
+    A context. An existing file is overwritten with ``force``; without it UsageError is raised. A file in
+    which nothing was written is not left behind.
+    """
+
+    def __init__(self, path: Path, *, force: bool = False) -> None:
+        check_writable(path, force=force)
+        self.path = path
+        self.written = 0
+        self._length = 0
+        try:
+            self._file = path.open("wb" if force else "xb", buffering=0)
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be written: {error.strerror}", "--record FILE.jsonl") from error
+
+    def write(self, transcript: Transcript) -> None:
+        """Add a line. Raises RaglaError when the disk takes no more."""
+        line = transcript.to_line()
+        try:
+            whole = self._file.write(line) == len(line)
+        except OSError as error:
+            raise RaglaError(f"{self.path}: cannot be written: {error.strerror}") from error
+        if not whole:
+            raise RaglaError(f"{self.path}: cannot be written: the disk is full", "make room")
+        self._length += len(line)
+        self.written += 1
+
+    def __enter__(self) -> TranscriptFile:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._file.tell() > self._length:  # an interrupt came while a line was being written
+            self._file.truncate(self._length)
+        self._file.close()
+        if not self.written:
+            self.path.unlink()
