@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
@@ -95,11 +95,15 @@ class Answerer:
         self.profile = profile
         self.target = target
         self.cost = cost if profile.decode.cost_aware else None
-        settings = profile.decode
-        nodes = settings.answer_trie_nodes
-        self.drafter = Drafter(settings.order, Answers(settings.order, nodes) if nodes else None)
+        self.drafter = self.new_drafter()
         self.spelling = Spelling(target.tokenizer)
-        self.limits = draft_limits(settings, target.tokenizer, target.end_ids)
+        self.limits = draft_limits(profile.decode, target.tokenizer, target.end_ids)
+
+    def new_drafter(self, without: Collection[str] = ()) -> Drafter:
+        """A drafter as the profile wants it, members of ``SOURCES`` switched off."""
+        settings = self.profile.decode
+        nodes = settings.answer_trie_nodes
+        return Drafter(settings.order, Answers(settings.order, nodes) if nodes else None, without)
 
     def ask(
         self,

@@ -19,9 +19,14 @@ from ragla.decode.request import Block, DecodeRequest
 from ragla.decode.stats import DecodeStats
 from ragla.errors import UsageError
 from ragla.models import locate
+from ragla.trie import SOURCES
 
 STOCK_DECODERS = {"hf-greedy": None, "hf-prompt-lookup": PROMPT_LOOKUP_TOKENS}
-DECODERS = ("lookahead", "greedy", *STOCK_DECODERS)
+WITHOUT = "without:"
+LIVE_SOURCES = ("rejected", "prompt-ranks", "documents", "answers")
+AS_REPLAYED = "as-replayed"
+"""Lookahead from what a replay of recorded answers knows: no live sources, nothing of earlier questions."""
+DECODERS = ("lookahead", "greedy", *STOCK_DECODERS, AS_REPLAYED, *(WITHOUT + source for source in SOURCES))
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,12 @@ class Decoded:
         return self.step_tokens / self.decode_s if self.step_tokens > 0 and self.decode_s > 0 else None
 
 
-Run = Callable[[Prepared, DecodeRequest], Decoded]
+@dataclass(frozen=True)
+class Run:
+    """A decoder: ``decode`` answers; ``reset`` forgets what earlier questions gave away."""
+
+    decode: Callable[[Prepared, DecodeRequest], Decoded]
+    reset: Callable[[], None] = lambda: None
 
 
 def parse_decoders(compare: Iterable[str] = ()) -> tuple[str, ...]:
@@ -86,13 +96,14 @@ def check_settings(settings: DecodeSettings, names: Sequence[str]) -> None:
 
 def make_runs(names: Sequence[str], answerer: Answerer) -> dict[str, Run]:
     """A function for each decoder; loads the stock model only when one of them needs it."""
-    runs: dict[str, Run] = {"lookahead": _lookahead(answerer), "greedy": _greedy(answerer)}
+    runs = {name: _drafting(answerer, name) for name in names if name not in ("greedy", *STOCK_DECODERS)}
+    runs["greedy"] = Run(_greedy(answerer))
     if any(name in STOCK_DECODERS for name in names):
         stock = StockModel.load(
             locate(answerer.profile.decode.model), answerer.target, answerer.profile.decode
         )
         for name, lookup in STOCK_DECODERS.items():
-            runs[name] = _stock(stock, lookup)
+            runs[name] = Run(_stock(stock, lookup))
     return {name: runs[name] for name in names}
 
 
@@ -104,21 +115,27 @@ def request_for(answerer: Answerer, prepared: Prepared, max_new_tokens: int | No
     return decode_request(settings, answerer.target, prepared.prompt.token_ids)
 
 
-def _lookahead(answerer: Answerer) -> Run:
-    backend, drafter = answerer.target.backend, answerer.drafter
+def _drafting(answerer: Answerer, name: str) -> Run:
+    """Lookahead with a drafter of its own, some sources switched off where ``name`` says so."""
+    without = LIVE_SOURCES if name == AS_REPLAYED else (name.removeprefix(WITHOUT),)
+    drafter = answerer.new_drafter(() if name == "lookahead" else without)
 
-    def run(prepared: Prepared, request: DecodeRequest) -> Decoded:
+    def decode(prepared: Prepared, request: DecodeRequest) -> Decoded:
+        if name == AS_REPLAYED:
+            drafter.forget()
         began = perf_counter()
         drafter.begin(prepared.prompt.token_ids, prepared.seeds, answerer.spelling.alike)
         seeded_s = perf_counter() - began
         stats = DecodeStats()
-        blocks = lookahead(backend, drafter, request, stats, answerer.limits, answerer.cost)
-        return _drained(blocks, stats, seeded_s)
+        blocks = lookahead(answerer.target.backend, drafter, request, stats, answerer.limits, answerer.cost)
+        decoded = _drained(blocks, stats, seeded_s)
+        drafter.end(decoded.token_ids)
+        return decoded
 
-    return run
+    return Run(decode, drafter.forget)
 
 
-def _greedy(answerer: Answerer) -> Run:
+def _greedy(answerer: Answerer) -> Callable[[Prepared, DecodeRequest], Decoded]:
     def run(prepared: Prepared, request: DecodeRequest) -> Decoded:
         stats = DecodeStats()
         return _drained(greedy(answerer.target.backend, request, stats), stats, 0.0)
@@ -132,7 +149,7 @@ def _drained(blocks: Iterator[Block], stats: DecodeStats, before_s: float) -> De
     return Decoded(token_ids, 1, len(stats.steps), stats.accepted, before_s + stats.prefill_s, stats.decode_s)
 
 
-def _stock(stock: StockModel, lookup_tokens: int | None) -> Run:
+def _stock(stock: StockModel, lookup_tokens: int | None) -> Callable[[Prepared, DecodeRequest], Decoded]:
     def run(prepared: Prepared, request: DecodeRequest) -> Decoded:
         token_ids, watch = stock.generate(request, lookup_tokens)
         # every forward gives one token that was not drafted

@@ -68,7 +68,7 @@ def run_bench(
         raise UsageError("there are no questions to compare decoders on", "--questions FILE.jsonl")
     if runs < 1:
         raise UsageError(f"--runs {runs}: nothing to compare", "give at least 1")
-    answerer = Answerer(_isolated(profile), target, cost)
+    answerer = Answerer(profile, target, cost)
     tasks, unanswered = prepare_tasks(questions, answerer, retriever)
     ready = make_runs(decoders, answerer)
     _warm_up(ready, answerer, runs * len(tasks), on_progress)
@@ -87,11 +87,6 @@ def rotated(names: Sequence[str], by: int) -> list[str]:
     """The decoders in the order of one turn."""
     by %= len(names)
     return [*names[by:], *names[:by]]
-
-
-def _isolated(profile: Profile) -> Profile:
-    """The profile without the trie of earlier answers, which would hold the answer of an earlier run."""
-    return profile.model_copy(update={"decode": profile.decode.model_copy(update={"answer_trie_nodes": 0})})
 
 
 def prepare_tasks(
@@ -158,7 +153,7 @@ def _warm_up(decoders: dict[str, Run], answerer: Answerer, questions: int, on_pr
     cost, answerer.cost = answerer.cost, None
     for name, run in decoders.items():
         on_progress(0, questions, name)
-        run(prepared, request)
+        run.decode(prepared, request)
     answerer.cost = cost
 
 
@@ -167,16 +162,17 @@ def _rows(
 ) -> list[Row]:
     rows = []
     for run in range(runs):
-        # as in a session, second thoughts are kept from question to question; those on an earlier run of
-        # the same question would give its answer away
-        answerer.drafter.forget_ranks()
+        # as in a session, second thoughts and answers are kept from question to question; those of an
+        # earlier run of the same question would give its answer away
+        for decoder in decoders.values():
+            decoder.reset()
         for index, task in enumerate(tasks):
             order = rotated(list(decoders), index + run)
             request = request_for(answerer, task.prepared)
             answers: dict[str, Decoded] = {}
             for name in order:
                 on_progress(run * len(tasks) + index + 1, runs * len(tasks), name)
-                answers[name] = decoders[name](task.prepared, request)
+                answers[name] = decoders[name].decode(task.prepared, request)
             prompt_tokens = len(task.prepared.prompt.token_ids)
             rows.append(Row(task.question.id, run, prompt_tokens, tuple(order), task.ready_s, answers))
     return rows

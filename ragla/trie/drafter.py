@@ -120,7 +120,13 @@ class Drafter:
         """
         self.question.trie.clear()
         self._read: list[int] = []
-        self._seed(list(prompt_ids), [] if "documents" in self.without else list(sources))
+        seeds = [] if "documents" in self.without else list(sources)
+        for _ in range(2):  # an answer without drafts is an answer
+            try:
+                self._seed(list(prompt_ids), seeds)
+                break
+            except MemoryError:
+                self._spare_memory()
         self.anchor.clear(self._read)
         self.recent.clear()
         self._tail = list(prompt_ids[-TAIL:])
@@ -187,8 +193,22 @@ class Drafter:
         copied = len(self.question.contexts) > 2
         self.anchor.move(token, windows.position(self.question.contexts) if copied else None)
         if "answer" not in self.without and len(self._read) < self._room():
-            self.question.trie.extend([token])
-            self._read.append(token)
+            try:
+                self.question.trie.extend([token])
+                self._read.append(token)
+            except MemoryError:
+                self._spare_memory()
+
+    def _spare_memory(self) -> None:
+        """Memory ran out: forget earlier answers and what was counted of this question."""
+        if self.answers is not None:
+            self.answers.clear()
+        self._read = []
+        self.anchor.clear(self._read)
+        self.question.trie.clear()
+        self.question.trie.insert([], "answer")
+        for source in self._sources:
+            source.contexts = source.trie.contexts([])
 
     def learn(self, tree: DraftTree, accepted: Sequence[int]) -> None:
         """See which nodes of the last draft were accepted: calibrate, and count what answers were used."""
@@ -238,14 +258,43 @@ class Drafter:
         if len(self.ranks) > MAX_RANKED:
             del self.ranks[next(iter(self.ranks))]
 
+    def forget(self) -> None:
+        """Forget earlier answers and recycled ids; beliefs stay."""
+        self.forget_ranks()
+        if self.answers is not None:
+            for name in list(self.answers.kept):
+                self.answers.remove(name)
+
     def forget_ranks(self) -> None:
         """Forget the recycled ids; what was learned about how far to trust them stays."""
         self.ranks.clear()
 
-    def end(self, answer_ids: Sequence[int], name: str = "answer") -> None:
-        """Keep a finished answer for later questions."""
+    def learned(self) -> dict[str, list[float]]:
+        """What was learned of each source and of all drafts, for ``relearn`` in a later process."""
+        return {name: learner.learned() for name, learner in self._learners().items()}
+
+    def relearn(self, learned: Mapping[str, Sequence[float]]) -> None:
+        """Take up what was learned before; what does not fit this drafter's order and sources is ignored."""
+        for name, learner in self._learners().items():
+            if name in learned:
+                learner.relearn(learned[name])
+
+    def _learners(self) -> dict[str, beliefs.Means | beliefs.Calibration]:
+        named = zip(("question", "answers"), self._sources, strict=False)
+        return {
+            **{name: source.confidence for name, source in named},
+            "ranks": self.rank_confidence,
+            "frequent": self.frequent_confidence,
+            "recent": self.recent.confidence,
+            "anchor": self.anchor.confidence,
+            "calibration": self.calibration,
+        }
+
+    def end(self, answer_ids: Sequence[int], name: str | None = None) -> None:
+        """Keep a finished answer for later questions; without a name it is named after its tokens."""
         if self.answers is not None and answer_ids:
             self.answers.keep(answer_ids, name)
+            self._sources[1].contexts = self.answers.trie.contexts(self._tail)
 
     def draft(self, last_token: int, limits: DraftLimits) -> DraftTree:
         """The best tree of at most ``limits.budget`` nodes after ``last_token``, likeliest node first."""

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -213,15 +213,31 @@ def test_no_run_is_helped_by_an_answer_of_an_earlier_run(
     begun: list[tuple[bool, bool]] = []
     plainly = Drafter.begin
 
-    def begin(self: Drafter, prompt_ids: Sequence[int], sources: Iterable[Any] = ()) -> None:
-        begun.append((bool(self.ranks), self.answers is not None))
-        plainly(self, prompt_ids, sources)
+    def begin(self: Drafter, prompt_ids: Sequence[int], *args: Any) -> None:
+        assert self.answers is not None
+        begun.append((bool(self.ranks), bool(self.answers.kept)))
+        plainly(self, prompt_ids, *args)
 
-    assert profile.decode.answer_trie_nodes > 0
     monkeypatch.setattr(Drafter, "begin", begin)
-    run_bench(profile, target, questions[:1], [], runs=3)
-    assert len(begun) >= 4  # the warm-up and three runs
-    assert set(begun) == {(False, False)}
+    run_bench(profile, target, questions[:2], [], runs=2)
+    began_anew, went_on = (False, False), (True, True)
+    assert begun[1:2] == [began_anew]  # after the warm-up
+    assert begun[-4:] == [began_anew, went_on, began_anew, went_on]
+
+
+def test_sources_can_be_switched_off_one_by_one(
+    profile: Profile, target: TargetModel, questions: list[BenchQuestion]
+) -> None:
+    names = ["greedy", "as-replayed", "without:prompt,without:recycled"]
+    result = run_bench(profile, target, questions[:2], names)
+    assert list(result.decoders) == [
+        "lookahead",
+        "greedy",
+        "as-replayed",
+        "without:prompt",
+        "without:recycled",
+    ]
+    assert all(found.identical == (2, 2) for found in result.decoders.values())
 
 
 def test_step_costs_are_measured_at_the_questions_length_not_the_warm_ups(
