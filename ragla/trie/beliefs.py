@@ -10,7 +10,7 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Sequence
-from math import exp
+from math import exp, isfinite
 
 from ragla.trie.growth import KINDS
 
@@ -24,6 +24,7 @@ LEAST_RATE = 0.03
 CLASSES = 10
 OFFSET_RATE, SLOPE_RATE = 0.05, 0.01
 SLOPES = (0.5, 1.5)
+MOST_OFFSET = 20.0  # of a calibration that is taken up again; log-odds of any share lie within 12
 
 
 class Means:
@@ -45,6 +46,23 @@ class Means:
         rate = max(1.0 / self._weights[index], self._least_rate)
         self.values[index] += rate * (hit - self.values[index])
 
+    def learned(self) -> list[float]:
+        """The means, then how many observations each is worth."""
+        return [*self.values, *self._weights]
+
+    def relearn(self, learned: Sequence[float]) -> bool:
+        """Take up what ``learned`` gave; False, and nothing changes, where it is none of these means."""
+        means, weights = learned[: len(self.values)], learned[len(self.values) :]
+        if len(weights) != len(self._weights):
+            return False
+        if not all(0.0 <= mean <= 1.0 for mean in means):
+            return False
+        if not all(weight > 0.0 and isfinite(weight) for weight in weights):
+            return False
+        self.values[:] = array("d", means)
+        self._weights[:] = array("d", weights)
+        return True
+
 
 def length_confidences(order: int) -> Means:
     """One confidence per match length and kind of evidence."""
@@ -64,6 +82,21 @@ class Calibration:
         error = hit - 1.0 / (1.0 + exp(-(slope * score + offset)))
         slope = min(max(slope + SLOPE_RATE * error * score, SLOPES[0]), SLOPES[1])
         self.values[2 * group], self.values[2 * group + 1] = slope, offset + OFFSET_RATE * error
+
+    def learned(self) -> list[float]:
+        """Slope and offset of each class in turn."""
+        return list(self.values)
+
+    def relearn(self, learned: Sequence[float]) -> bool:
+        """Take up what ``learned`` gave; False, and nothing changes, where it is no calibration."""
+        if len(learned) != len(self.values):
+            return False
+        if not all(SLOPES[0] <= slope <= SLOPES[1] for slope in learned[::2]):
+            return False
+        if not all(abs(offset) <= MOST_OFFSET for offset in learned[1::2]):
+            return False
+        self.values[:] = array("d", learned)
+        return True
 
 
 class Recent:
