@@ -431,8 +431,9 @@ def record_answers(
         try:
             unanswered = record(profile, target, asked, file, retriever, on_progress)
         finally:  # what was recorded before an interrupt is kept
-            if not as_json:
-                errors().print(f"{file.written} answers recorded in {path}", soft_wrap=True)
+            if file.written and not as_json:
+                answers = "answer" if file.written == 1 else "answers"
+                errors().print(f"{file.written} {answers} recorded in {path}", soft_wrap=True)
     if as_json:
         print_json(
             {

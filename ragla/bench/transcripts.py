@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -94,7 +95,7 @@ def check_writable(path: Path, *, force: bool) -> None:
     if not path.parent.is_dir():
         raise UsageError(f"{path}: there is no folder {path.parent}", f"mkdir -p {path.parent}")
     if path.exists() and not force:
-        raise UsageError(f"{path}: is there already", "overwrite it with --force, or name another file")
+        raise already_there(path)
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise UsageError(f"{path}: cannot be written: Permission denied", "--record FILE.jsonl")
 
@@ -102,27 +103,27 @@ def check_writable(path: Path, *, force: bool) -> None:
 class TranscriptFile:
     """A file of transcripts that holds whole lines only, whenever writing ends and for whatever reason.
 
-    A context. An existing file is overwritten with ``force``; without it UsageError is raised. A file in
-    which nothing was written is not left behind.
+    A context. The file is made, or with ``force`` emptied, when the first line is written.
     """
 
     def __init__(self, path: Path, *, force: bool = False) -> None:
-        check_writable(path, force=force)
         self.path = path
+        self.force = force
         self.written = 0
         self._length = 0
-        try:
-            self._file = path.open("wb" if force else "xb", buffering=0)
-        except OSError as error:
-            raise UsageError(f"{path}: cannot be written: {error.strerror}", "--record FILE.jsonl") from error
+        self._file: FileIO | None = None
 
     def write(self, transcript: Transcript) -> None:
-        """Add a line. Raises RaglaError when the disk takes no more."""
+        """Add a line. Raises UsageError when the file is there already, RaglaError when it takes no more."""
         line = transcript.to_line()
         try:
+            if self._file is None:
+                self._file = self.path.open("wb" if self.force else "xb", buffering=0)
             whole = self._file.write(line) == len(line)
+        except FileExistsError as error:
+            raise already_there(self.path) from error
         except OSError as error:
-            raise RaglaError(f"{self.path}: cannot be written: {error.strerror}") from error
+            raise RaglaError(f"{self.path}: cannot be written: {error.strerror}", "--record FILE") from error
         if not whole:
             raise RaglaError(f"{self.path}: cannot be written: the disk is full", "make room")
         self._length += len(line)
@@ -137,8 +138,13 @@ class TranscriptFile:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._file.tell() > self._length:  # an interrupt came while a line was being written
+        if self._file is None:
+            return
+        if self.path.is_file() and self.path.stat().st_size > self._length:  # a line was broken off
             self._file.truncate(self._length)
         self._file.close()
-        if not self.written:
-            self.path.unlink()
+
+
+def already_there(path: Path) -> UsageError:
+    """What to say of a file that would be lost."""
+    return UsageError(f"{path}: is there already", "overwrite it with --force, or name another file")

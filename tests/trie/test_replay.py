@@ -93,6 +93,14 @@ def test_the_ids_at_the_end_of_an_answer_are_recycled_where_they_are_known() -> 
     assert not [call for call in rule.calls if call[0] == "recycle"]
 
 
+def test_the_drafter_forgets_between_answers_what_it_recycled() -> None:
+    drafter = Drafter()
+    replay(drafter, [1, 2], [3, 4, 5], [[3, 6], [4, 6], [5, 6]], DraftLimits(), ReplayCount())
+    assert drafter.ranks
+    replay(drafter, [1, 2], [3, 4, 5], [], DraftLimits(), ReplayCount())
+    assert not drafter.ranks
+
+
 def test_only_the_rule_is_on_the_clock() -> None:
     count = ReplayCount()
     replay(Drafter(), list(range(50)), list(range(20, 40)), [], DraftLimits(budget=8), count)
