@@ -56,9 +56,9 @@ def check_plot(path: Path) -> None:
 
 def plot(result: ReplayResult, path: Path) -> None:
     """Draw a result into a file, PNG or SVG by its name. Raises UsageError when it cannot be written."""
+    figure = draw(result)
     from matplotlib import rc_context
 
-    figure = draw(result)
     undated = {"Date": None} if path.suffix.lower() == ".svg" else None
     try:
         with rc_context({"svg.fonttype": "none", "svg.hashsalt": OURS}):  # text stays text, ids the same

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import pickle
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -179,6 +182,25 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
     assert done.exit_code == 2
     assert "pip install 'ragla[plot]'" in done.stderr
     assert len(done.stderr.splitlines()) == 2
+
+
+def test_an_unwritable_font_cache_is_no_ones_business(result: ReplayResult, tmp_path: Path) -> None:
+    (tmp_path / "result.pickle").write_bytes(pickle.dumps(result))
+    program = (
+        "import pickle, pathlib, ragla.bench.plot as drawing\n"
+        f"folder = pathlib.Path({str(tmp_path)!r})\n"
+        "drawing.plot(pickle.loads((folder / 'result.pickle').read_bytes()), folder / 'a.png')"
+    )
+    environment = {**os.environ, "MPLCONFIGDIR": str(tmp_path / "result.pickle" / "no folder")}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=environment,
+        timeout=60,
+    )
+    assert done.stderr == ""
 
 
 def test_the_command_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
