@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,37 +20,19 @@ from ragla.decode.model import TargetModel
 from ragla.decode.request import Block, DecodeRequest
 from ragla.decode.stats import DecodeStats
 from ragla.decode.verify import SamplingSettings
-from ragla.prompt import CITATION, Prompt, PromptPassage, build_prompt, encode, is_refusal
+from ragla.evidence import Evidence, Source, cite, copied_passages, gather
+from ragla.prompt import Prompt, build_prompt, encode, is_refusal
 from ragla.spelling import Spelling, stop_sequences
 from ragla.trie import Answers, Drafter, DraftLimits
 
 if TYPE_CHECKING:
-    from ragla.retrieve.passage import ScoredPassage
     from ragla.retrieve.retriever import Retriever
 
 NO_ANSWER = "The documents do not answer this question."
 NO_ANSWER_ZH = "文档中没有这个问题的答案。"
-LEAST_COPY = 4  # tokens copied from a passage before it counts as cited without being named
-DOCUMENT_CHARACTERS = 60_000  # of a long parent document this much around the passage feeds the trie
 
 Decoder = Literal["lookahead", "greedy"]
 OnText = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Source:
-    """A passage the model read. ``cited``: the answer names its number, or names none and copies from it.
-
-    ``copied``: how many of the answer's tokens came from its branch of the trie.
-    """
-
-    number: int
-    path: str
-    first_line: int
-    last_line: int
-    score: float
-    cited: bool = False
-    copied: int = 0
 
 
 @dataclass(frozen=True)
@@ -69,15 +51,6 @@ class Answer:
     ttft_s: float = 0.0
     retrieval_s: float = 0.0
     left_out: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What a question is answered from: passages, and whole documents that only feed the trie."""
-
-    passages: list[PromptPassage]
-    sources: list[Source] = field(default_factory=list)
-    documents: list[tuple[str, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -164,7 +137,8 @@ class Answerer:
             tokenizer, question, evidence.passages, settings.token_budget, settings.instruction
         )
         seeds = [
-            (f"document:{name}", encode(tokenizer, text, special=False)) for name, text in evidence.documents
+            (f"document:{part.start}:{part.path}", encode(tokenizer, part.text, special=False))
+            for part in evidence.documents
         ]
         for index in prompt.left_out:
             seeds.append(
@@ -222,54 +196,6 @@ class TextStream:
         if self.on_text is not None and end > start:
             self.on_text(text[start:end])
             self._sent = end
-
-
-def gather(found: Sequence[ScoredPassage], retriever: Retriever) -> Evidence:
-    """Evidence from retrieved passages, with the parent document of each once."""
-    passages, sources = [], []
-    documents: dict[int, tuple[str, str]] = {}
-    for number, hit in enumerate(found, 1):
-        passage = hit.passage
-        passages.append(PromptPassage(passage.title, passage.text))
-        sources.append(Source(number, passage.path, passage.first_line, passage.last_line, hit.score))
-        if passage.document_id not in documents:
-            text = retriever.document_text(passage.document_id)
-            start = max(0, (passage.start + passage.end - DOCUMENT_CHARACTERS) // 2)
-            documents[passage.document_id] = (passage.path, text[start : start + DOCUMENT_CHARACTERS])
-    # the best document last: what was counted last is what a tie falls back on
-    return Evidence(passages, sources, list(documents.values())[::-1])
-
-
-def copied_passages(block: Block, prompt: Prompt, evidence: Evidence) -> Iterator[int]:
-    """For every token that was copied, the number of the passage it came from, 0 for another passage.
-
-    A token read in a parent document belongs to the document's first passage.
-    """
-    paths = [evidence.sources[index].path if evidence.sources else "" for index in prompt.used]
-    for origin in block.origins:
-        if origin is None:
-            continue
-        name, offset = origin
-        kind, _, place = name.partition(":")
-        if kind == "prompt":
-            yield from (number for number, span in enumerate(prompt.spans, 1) if offset in span)
-        elif kind == "document" and place in paths:
-            yield paths.index(place) + 1
-        else:
-            yield 0
-
-
-def cite(sources: list[Source], used: list[int], text: str, copied: Counter[int]) -> list[Source]:
-    """The passages of the prompt, numbered as there, those the answer rests on marked as cited."""
-    named = {int(number) for number in CITATION.findall(text)} & set(range(1, len(used) + 1))
-    cited = named or (
-        {number for number, tokens in copied.items() if tokens >= LEAST_COPY} if text else set()
-    )
-    return [
-        replace(sources[index], number=number, cited=number in cited, copied=copied[number])
-        for number, index in enumerate(used, 1)
-        if index < len(sources)
-    ]
 
 
 def no_answer(question: str) -> str:

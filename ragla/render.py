@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from ragla.answer import Answer, Source
+    from ragla.answer import Answer
+    from ragla.evidence import Source
     from ragla.decode.stats import DecodeStats
     from ragla.models import ModelRow
     from ragla.profiles import LoadedProfile

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from ragla import models, profiles, session
-from ragla.answer import Answerer, Evidence
+from ragla.answer import Answerer
+from ragla.evidence import Evidence
 from ragla.config import Profile
 from ragla.errors import ModelUnavailable
 from ragla.prompt import PromptPassage

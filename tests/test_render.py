@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.text import Text
 
 from ragla import render
-from ragla.answer import Answer, Source
+from ragla.answer import Answer
+from ragla.evidence import Source
 from ragla.decode.stats import DecodeStats, StepStats
 from ragla.models import ModelRow
 from ragla.profiles import load

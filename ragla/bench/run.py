@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from ragla.answer import Answerer, Evidence, Prepared, gather
+from ragla.answer import Answerer, Prepared
 from ragla.bench.conditions import environment
 from ragla.bench.decoders import Decoded, Run, check_settings, make_runs, parse_decoders, request_for
 from ragla.bench.measures import summarise
@@ -17,6 +17,7 @@ from ragla.config import Profile
 from ragla.decode.budget import StepCost
 from ragla.decode.model import TargetModel
 from ragla.errors import IndexUnusable, NothingRelevant, UsageError
+from ragla.evidence import Evidence, gather
 from ragla.prompt import PromptPassage
 
 if TYPE_CHECKING:
