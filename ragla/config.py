@@ -9,6 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+Mebibytes = Annotated[float, Field(gt=0.0, le=1 << 20, allow_inf_nan=False)] | Literal["auto"]
+
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -81,6 +83,17 @@ class DecodeSettings(_Section):
     )
     answer_trie_nodes: int = Field(
         default=200_000, ge=0, description="Bound of the trie of earlier answers; 0: off."
+    )
+    answers_mib: Mebibytes = Field(
+        default="auto",
+        description="Bound of the trie of earlier answers in MiB; auto: 2 % of free memory, 16 to 512.",
+    )
+    question_mib: Mebibytes = Field(
+        default="auto",
+        description="Bound of one question's trie in MiB; auto: 2 % of free memory, 16 to 512.",
+    )
+    keep_answers: bool = Field(
+        default=True, description="Keep answers beside the index, to draft later answers from."
     )
     max_new_tokens: int = Field(default=256, ge=1, description="Longest answer, in tokens.")
     stop: tuple[Annotated[str, Field(min_length=1)], ...] = Field(

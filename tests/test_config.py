@@ -172,6 +172,17 @@ def test_a_file_that_is_not_utf8(project: Path) -> None:
         loaded(project)
 
 
+@pytest.mark.parametrize("key", ["decode.answers_mib", "decode.question_mib"])
+def test_a_memory_cap_is_a_number_or_automatic(project: Path, key: str) -> None:
+    name = key.partition(".")[2]
+    for text, value in (("auto", "auto"), ("0.5", 0.5), ("64", 64.0)):
+        assert getattr(loaded(project, flags={key: text}).profile.decode, name) == value
+    for wrong in ("0", "-1", ".inf", ".nan", "lots", "true", "null", "[1]"):
+        with pytest.raises(UsageError, match=rf"flag: decode\.{name}: input should be") as caught:
+            loaded(project, flags={key: wrong})
+        assert "MiB; auto: 2 %" in (caught.value.hint or "")
+
+
 def test_an_empty_file_and_a_byte_order_mark_are_fine(project: Path) -> None:
     (project / "user.yaml").write_text("# nothing\n")
     (project / "ragla.yaml").write_bytes("\ufeffdecode:\n  seed: 5\nprompt:\n".encode())
