@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +21,7 @@ from ragla.decode.request import Block, DecodeRequest
 from ragla.decode.stats import DecodeStats
 from ragla.decode.verify import SamplingSettings
 from ragla.evidence import Evidence, Source, cite, copied_passages, gather
+from ragla.memory import cap_mebibytes
 from ragla.prompt import Prompt, build_prompt, encode, is_refusal
 from ragla.spelling import Spelling, stop_sequences
 from ragla.trie import Answers, Drafter, DraftLimits
@@ -40,6 +41,8 @@ class Answer:
     """What came out. ``text`` is the answer or, where ``answered`` is False, a sentence that says so.
 
     ``ttft_s`` counts from the question to the first token, retrieval and prefill included.
+    ``document_ids``: the documents it was made from, as the index numbers them. ``kept``: later answers may
+    be drafted from it.
     """
 
     question: str
@@ -51,6 +54,8 @@ class Answer:
     ttft_s: float = 0.0
     retrieval_s: float = 0.0
     left_out: list[str] = field(default_factory=list)
+    document_ids: frozenset[int] = frozenset()
+    kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,8 +80,11 @@ class Answerer:
     def new_drafter(self, without: Collection[str] = ()) -> Drafter:
         """A drafter as the profile wants it, members of ``SOURCES`` switched off."""
         settings = self.profile.decode
-        nodes = settings.answer_trie_nodes
-        return Drafter(settings.order, Answers(settings.order, nodes) if nodes else None, without)
+        answers = None
+        if settings.answer_trie_nodes:
+            cap = cap_mebibytes(settings.answers_mib)
+            answers = Answers(settings.order, settings.answer_trie_nodes, cap)
+        return Drafter(settings.order, answers, without, cap_mebibytes(settings.question_mib))
 
     def ask(
         self,
@@ -93,7 +101,8 @@ class Answerer:
         retrieval_s = perf_counter() - began
         if not found:
             return Answer(question, say_no_answer(question, on_text), False, retrieval_s=retrieval_s)
-        return self.answer(question, evidence, on_text, observe, retrieval_s=retrieval_s)
+        answer = self.answer(question, evidence, on_text, observe, retrieval_s=retrieval_s)
+        return replace(answer, document_ids=frozenset(hit.passage.document_id for hit in found))
 
     def answer(
         self,
@@ -118,16 +127,21 @@ class Answerer:
             copied.update(copied_passages(block, prepared.prompt, evidence))
             stream.push(token_ids, self.target.end_ids)
         stats.copied = copied.total()
-        if decoder == "lookahead":
-            self.drafter.end(token_ids)
         text = stream.finish()
         answered = bool(text) and not is_refusal(text)
+        kept = answered and decoder == "lookahead" and self._keeps()
+        if kept:
+            self.drafter.end(token_ids)
         sources = cite(evidence.sources, prepared.prompt.used, text if answered else "", copied)
         left_out = [evidence.sources[i].path for i in prepared.prompt.left_out if i < len(evidence.sources)]
         return Answer(
             question, text or say_no_answer(question, on_text), answered, token_ids, sources, stats, ttft_s,
-            retrieval_s, left_out,
+            retrieval_s, left_out, kept=kept,
         )  # fmt: skip
+
+    def _keeps(self) -> bool:
+        """Whether answers are kept: a sampled one would not come again."""
+        return self.drafter.answers is not None and self.profile.decode.temperature == 0.0
 
     def prepare(self, question: str, evidence: Evidence) -> Prepared:
         """Prompt and trie seeds: whole parent documents and the passages that did not fit."""
