@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,6 +52,18 @@ def indexed_roots(index_dir: Path) -> list[Path]:
     if not roots:
         raise IndexUnusable(f"{index_dir}: the index holds no files", hint="ragla index FOLDER")
     return roots
+
+
+def indexed_digests(index_dir: Path, absolutes: Iterable[str]) -> dict[str, str]:
+    """The SHA-256 of the content each of these files was indexed with; files not in the index are missing.
+
+    Raises IndexUnusable when there is no index.
+    """
+    store = Store.read(Path(index_dir))
+    try:
+        return store.digests(absolutes)
+    finally:
+        store.close()
 
 
 def _ignore(event: Event) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
@@ -84,6 +85,13 @@ class Retriever:
         if row is None:
             raise IndexUnusable("the document was changed or removed meanwhile", hint="ask again")
         return str(row[0])
+
+    def documents(self, document_ids: Iterable[int]) -> list[tuple[str, str]]:
+        """Absolute path and SHA-256 of documents; one that was changed or removed since is missing."""
+        query = "SELECT absolute, sha256 FROM files WHERE id = ?"
+        with self._turn, database_errors(self._store.database):
+            rows = [self._store.connection.execute(query, (row,)).fetchone() for row in document_ids]
+        return [(row[0], row[1]) for row in rows if row is not None]
 
     def search(self, query: str, top_k: int = 4, floor: float = -1.0) -> list[ScoredPassage]:
         """The ``top_k`` passages scoring at least ``floor``, best first; possibly none.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -184,6 +184,13 @@ class Store:
         with database_errors(self.database):
             rows = self.connection.execute(f"SELECT {columns} FROM files").fetchall()
         return {row[0]: FileRecord(*row) for row in rows}
+
+    def digests(self, absolutes: Iterable[str]) -> dict[str, str]:
+        """The SHA-256 of each of these files that is indexed, by absolute path."""
+        query = "SELECT sha256 FROM files WHERE absolute = ? AND status = 'indexed'"
+        with database_errors(self.database):
+            rows = ((path, self.connection.execute(query, (path,)).fetchone()) for path in absolutes)
+            return {path: row[0] for path, row in rows if row is not None}
 
     def put(
         self,
