@@ -26,7 +26,8 @@ WITHOUT = "without:"
 LIVE_SOURCES = ("rejected", "prompt-ranks", "documents", "answers")
 AS_REPLAYED = "as-replayed"
 """Lookahead from what a replay of recorded answers knows: no live sources, nothing of earlier questions."""
-DECODERS = ("lookahead", "greedy", *STOCK_DECODERS, AS_REPLAYED, *(WITHOUT + source for source in SOURCES))
+DECODERS = ("lookahead", "greedy", *STOCK_DECODERS)
+ABLATIONS = (AS_REPLAYED, *(WITHOUT + source for source in SOURCES))
 
 
 @dataclass(frozen=True)
@@ -71,10 +72,15 @@ def parse_decoders(compare: Iterable[str] = ()) -> tuple[str, ...]:
     """
     names = ["lookahead"]
     for name in (part.strip() for entry in compare for part in entry.split(",")):
-        if name not in DECODERS:
-            near = difflib.get_close_matches(name, DECODERS, n=1)
+        known = (*DECODERS, *ABLATIONS)
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
             hint = f"did you mean {near[0]}? " if near else ""
-            raise UsageError(f"--compare {name}: no such decoder", f"{hint}decoders: {', '.join(DECODERS)}")
+            shown = ", ".join([*DECODERS, AS_REPLAYED, WITHOUT + "SOURCE"])
+            raise UsageError(
+                f"--compare {name}: no such decoder",
+                f"{hint}decoders: {shown}; a SOURCE is one of {', '.join(SOURCES)}",
+            )
         if name not in names:
             names.append(name)
     return tuple(names)

@@ -75,7 +75,7 @@ def test_the_conditions_are_all_there(result: BenchResult) -> None:
         f"{env.model}, float32, cpu backend",
         flat(env.cpu),
         f"{env.threads} thread",
-        "budget 64 by step cost, depth 12, tree",
+        "budget 64 by step cost, depth 64, tree",
         "3 questions, 1 run",
         f"prompts of {env.prompt_tokens.min}–{env.prompt_tokens.max} (median ",
         "answers of up to 24",
