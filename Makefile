@@ -8,7 +8,8 @@ RAGLA := $(BIN)/ragla
 
 setup: .venv/.ready
 
-.venv/.ready: pyproject.toml constraints.txt
+# the compiled drafting core is built anew when its sources change
+.venv/.ready: pyproject.toml constraints.txt hatch_build.py $(wildcard ragla/trie/_*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ragla needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[dev]'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -14,19 +15,39 @@ import pytest
 
 import ragla
 from ragla import __version__
+from ragla.trie import core
 
 CHECKOUT = Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution of this checkout."""
     if not (CHECKOUT / "pyproject.toml").is_file():
         pytest.skip("not a checkout")
-    folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
-    subprocess.run([*command, str(CHECKOUT)], check=True, capture_output=True, timeout=120)
-    [built] = folder.glob("*.whl")
+    return build("--sdist", CHECKOUT, tmp_path_factory.mktemp("sdist"))
+
+
+@pytest.fixture(scope="module")
+def unpacked(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder in the source distribution: no file of the checkout that is not in it helps the build."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    shutil.unpack_archive(sdist, folder, filter="data")
+    [root] = folder.iterdir()
+    return root
+
+
+@pytest.fixture(scope="module")
+def wheel(unpacked: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that the source distribution makes."""
+    return build("--wheel", unpacked, tmp_path_factory.mktemp("dist"))
+
+
+def build(what: str, source: Path, folder: Path, **environment: str) -> Path:
+    """What ``python -m build`` puts into ``folder``."""
+    command = [sys.executable, "-m", "build", what, "--no-isolation", "--outdir", str(folder), str(source)]
+    subprocess.run(command, env={**os.environ, **environment}, check=True, capture_output=True, timeout=120)
+    [built] = folder.iterdir()
     return built
 
 
@@ -67,6 +88,30 @@ def test_the_wheel_holds_profiles_registry_and_every_module(wheel: Path) -> None
     assert {path.relative_to(CHECKOUT).as_posix() for path in package.rglob("*.py")} <= held
     assert any(name.endswith("licenses/LICENSE") for name in held)
     assert not [name for name in held if name.startswith(("tests/", "corpora/"))]
+
+
+@pytest.mark.skipif(not core.compiled, reason="the compiled core is not built here")
+def test_the_wheel_holds_the_compiled_core_and_says_so(wheel: Path) -> None:
+    held = zipfile.ZipFile(wheel).namelist()
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    assert [name for name in held if "_core." in name] == [
+        "ragla/trie/_core.pyi", f"ragla/trie/_core{suffix}"
+    ]  # fmt: skip
+    assert not [name for name in held if name.endswith((".c", ".h"))]
+    assert f"-cp{sys.version_info.major}{sys.version_info.minor}-" in wheel.name
+    assert not wheel.name.endswith("-any.whl")
+
+
+def test_without_a_compiler_the_wheel_is_pure(unpacked: Path, tmp_path: Path) -> None:
+    pure = build("--wheel", unpacked, tmp_path / "dist", CC="no-such-compiler")
+    assert pure.name.endswith("-py3-none-any.whl")
+    assert not [name for name in zipfile.ZipFile(pure).namelist() if name.endswith((".so", ".pyd"))]
+
+
+@pytest.mark.skipif(not core.compiled, reason="the compiled core is not built here")
+def test_the_installed_package_drafts_compiled(installed: Path, tmp_path: Path) -> None:
+    script = "from ragla.trie import core, _core; print(core.compiled, core.Windows is _core.Windows)"
+    assert run([installed / "python", "-c", script], tmp_path) == "True True\n"
 
 
 def test_the_installed_command_runs_without_the_checkout(installed: Path, tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ from typing import Literal
 
 from ragla.trie import beliefs
 from ragla.trie.answers import Answers
-from ragla.trie.core import Contexts, grow
+from ragla.trie.core import Contexts, grow, step
 from ragla.trie.draft_tree import DraftTree
-from ragla.trie.growth import KINDS, NO_SOURCE, Beliefs, Grown, Limits, step
+from ragla.trie.growth import KINDS, NO_SOURCE, Beliefs, Grown, Limits
 from ragla.trie.token_trie import TokenTrie
 
 Shape = Literal["tree", "parallel", "single"]

@@ -159,6 +159,11 @@ class Windows:
         self.check(contexts)
         return contexts[-1].position
 
+    def followers(self, contexts: Contexts) -> list[tuple[int, int]]:
+        """What followed the longest context, as tokens and counts, the most frequent first."""
+        self.check(contexts)
+        return [(child.token, child.count) for child in contexts[-1].followers]
+
     def check(self, contexts: Contexts) -> None:
         """Raise ValueError unless the contexts are of these windows, and not stale."""
         if contexts.windows is not self or contexts.epoch != self.epoch:
