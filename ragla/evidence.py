@@ -90,7 +90,8 @@ def around(text: str, passages: Sequence[Passage]) -> list[DocumentPart]:
 def copied_passages(block: Block, prompt: Prompt, evidence: Evidence) -> Iterator[int]:
     """For every token that was copied, the number of the passage it came from, 0 for another passage.
 
-    A token read in a parent document belongs to the document's first passage.
+    A token read in a parent document belongs to the document's first passage, one of an earlier answer to
+    no passage.
     """
     paths = [evidence.sources[index].path if evidence.sources else "" for index in prompt.used]
     for origin in block.origins:
@@ -103,7 +104,7 @@ def copied_passages(block: Block, prompt: Prompt, evidence: Evidence) -> Iterato
             yield from (number for number, span in enumerate(prompt.spans, 1) if offset in span)
         elif kind == "document" and path in paths:
             yield paths.index(path) + 1
-        else:
+        elif kind in ("document", "passage"):
             yield 0
 
 

@@ -63,10 +63,10 @@ def test_copied_tokens_are_counted_for_their_passage() -> None:
     origins: list[tuple[str, int] | None] = [
         ("prompt", 10), ("prompt", 19), ("prompt", 20), ("prompt", 5), ("prompt", 30), None,
         ("document:0:d.md", 7), ("document:90:b.md", 0), ("document:0:c.md", 3), ("passage:0", 1),
-        ("answer", 2),
+        ("6ed7930fbd8d", 2),
     ]  # fmt: skip
     block = Block([1] * len(origins), origins)
-    assert list(copied_passages(block, prompt, evidence)) == [1, 1, 2, 2, 1, 0, 0, 0]
+    assert list(copied_passages(block, prompt, evidence)) == [1, 1, 2, 2, 1, 0, 0]
 
 
 # --- evidence --------------------------------------------------------------------------------------------

@@ -220,11 +220,21 @@ class Drafter:
             if tree.parents[node] in visited:
                 self.calibration.observe(self._tree.classes[node], self._tree.scores[node], node in taken)
         if self.answers is not None:
-            for node in accepted:
-                if self._tree.sources[node] == 1:
-                    origin = tree.origins[node]
-                    self.answers.use(origin.source if origin else "")
+            self._credit(self.answers, tree, accepted, self._tree.sources)
         self._tree = None
+
+    def _credit(
+        self, answers: Answers, tree: DraftTree, accepted: Sequence[int], sources: Sequence[int]
+    ) -> None:
+        """Count uses of earlier answers; what stands in this question's sources too was read there."""
+        question, contexts = self.question.trie, self.question.contexts
+        for node in accepted:
+            contexts = step(question.windows, contexts, tree.token_ids[node], self.variants)
+            origin = tree.origins[node]
+            if sources[node] == 1 and origin is not None:
+                answers.use(origin.source)
+                if len(contexts) > 2:  # the root, and a match of two tokens or more
+                    tree.origins[node] = question.origin(question.windows.position(contexts))
 
     def recycle(
         self,

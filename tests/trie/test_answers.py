@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragla.trie import Answers, Drafter, DraftLimits, TokenTrie
+from ragla.trie import Answers, Drafter, DraftLimits, Origin, TokenTrie
 from ragla.trie.answers import MOST_USES, SPARE_REMOVALS, KeptAnswer, answer_name
 
 TOKENS = st.integers(0, 5)
@@ -258,6 +258,22 @@ def test_a_documents_words_are_drafted_beside_many_answers_that_begin_alike() ->
     drafter.begin([50, 1, 2, 3, 4, 5, 6, 51, 1, 2, 3])
     tree = drafter.draft(3, DraftLimits(budget=4))
     assert tree.token_ids == [3, 4, 5, 6]
+
+
+def test_a_token_of_an_earlier_answer_that_a_passage_holds_too_was_read_there() -> None:
+    """So that the sources of an answer do not depend on whether it was given before."""
+    answers = Answers(8, 1000)
+    answers.keep([7, 1, 2, 3, 9, 8, 4, 5], "earlier")
+    drafter = Drafter(answers=answers)
+    drafter.begin([20, 21, 1, 2, 3, 22, 7])
+    tree = drafter.draft(7, DraftLimits(budget=8, shape="single"))
+    assert tree.token_ids == [7, 1, 2, 3, 9, 8, 4, 5]
+    assert {origin.source for origin in tree.origins if origin} == {"earlier"}
+    drafter.learn(tree, range(1, 8))
+    assert tree.origins[3] == Origin("prompt", 4)
+    assert tree.origins[1] == Origin("earlier", 1)  # a single token is no match
+    assert tree.origins[4:] == [Origin("earlier", place) for place in range(4, 8)]
+    assert answers.used == {"earlier": 7}
 
 
 # --- when memory runs out ----------------------------------------------------------------------------
