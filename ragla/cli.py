@@ -10,6 +10,7 @@ import io
 import itertools
 import sys
 import traceback
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -18,7 +19,9 @@ import typer
 from typer.core import TyperGroup
 
 from ragla import __version__, process
+from ragla.cli_answers import answers_app
 from ragla.errors import NothingRelevant, RaglaError, UsageError
+from ragla.flags import IndexFlag, JsonFlag, ModelFlag, ProfileFlag, SetFlag, load_profile
 from ragla.terminal import (
     bench_progress,
     errors,
@@ -37,7 +40,6 @@ if TYPE_CHECKING:
     from ragla.bench import BenchQuestion
     from ragla.config import Profile
     from ragla.decode.model import TargetModel
-    from ragla.profiles import LoadedProfile
     from ragla.trie import DraftTree
 
 INTERRUPTED = 130
@@ -131,24 +133,9 @@ app = typer.Typer(
 )
 models_app = typer.Typer(no_args_is_help=True, help="List models, fetch them, say where they are.")
 config_app = typer.Typer(no_args_is_help=True, help="Show settings and where each value comes from.")
+app.add_typer(answers_app, name="answers")
 app.add_typer(models_app, name="models")
 app.add_typer(config_app, name="config")
-
-JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else there.")]
-IndexFlag = Annotated[
-    str | None,
-    typer.Option("--index", metavar="PATH", help="The index; else RAGLA_INDEX, else .ragla here or above."),
-]
-ProfileFlag = Annotated[
-    str | None, typer.Option("--profile", "-p", metavar="NAME", help="A shipped profile, or a YAML file.")
-]
-SetFlag = Annotated[
-    list[str] | None,
-    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set one key, such as decode.max_depth=8."),
-]
-ModelFlag = Annotated[
-    str | None, typer.Option("--model", "-m", help="The model that answers: name, folder, .gguf or hub id.")
-]
 
 
 def version(asked: bool) -> None:
@@ -189,15 +176,21 @@ def index(
     roots, place = index_roots(folders, index_path)
     embedder = session.open_embedder(loaded.profile)
     from ragla import render
+    from ragla.earlier import forget_stale
     from ragla.retrieve import index_folders
 
     with index_progress(quiet=as_json) as on_event:
         report = index_folders(roots, place, loaded.profile.retrieve, embedder, on_event, rebuild=rebuild)
+    dropped, problem = forget_stale(place)
     if as_json:
         print_json(render.index_json(report, str(place)))
         return
     for line in render.index_lines(report, str(place)):
         errors().print(line, soft_wrap=True)
+    if dropped:
+        count = "1 earlier answer" if dropped == 1 else f"{dropped} earlier answers"
+        errors().print(f"  dropped with its documents: {count}", soft_wrap=True)
+    show_notice(problem)
 
 
 def index_roots(folders: list[Path] | None, index_path: str | None) -> tuple[list[Path], Path]:
@@ -278,13 +271,18 @@ def ask(
     cost = session.load_step_cost(loaded.profile, target)
     answerer = Answerer(loaded.profile, target, cost)
     observe = draft_printer(target) if loaded.profile.decode.debug else None
-    with reading(quiet=as_json) as on_text:
-        answer = answerer.ask(text, retriever, on_text, observe)
-    session.save_step_cost(loaded.profile, target, cost)
-    if as_json:
-        print_json(render.answer_json(answer, target.notices))
-    else:
-        show_answer(answer, target.notices)
+    with closing(session.recall_answers(loaded.profile, place, answerer)) as earlier:
+        notices = (*target.notices, *([earlier.notice] if earlier.notice else []))
+        with reading(quiet=as_json) as on_text:
+            answer = answerer.ask(text, retriever, on_text, observe)
+        session.save_step_cost(loaded.profile, target, cost)
+        if as_json:
+            print_json(render.answer_json(answer, notices))
+        else:
+            show_answer(answer, notices)
+        problem = earlier.keep(answer, retriever)
+    if not as_json:
+        show_notice(problem)
     if not answer.answered:
         raise typer.Exit(NothingRelevant.exit_code)
 
@@ -307,9 +305,17 @@ def show_answer(answer: Answer, notices: tuple[str, ...]) -> None:
     for path in answer.left_out:
         errors().print(f"did not fit the prompt: {render.one_line(path)}", style="yellow", soft_wrap=True)
     for notice in notices:
-        errors().print(f"note: {render.one_line(notice)}", style="yellow", soft_wrap=True)
+        show_notice(notice)
     if answer.stats.steps:
         errors().print(render.stats_line(answer), soft_wrap=True)
+
+
+def show_notice(notice: str | None) -> None:
+    """A line about what was not done as asked, if there is one."""
+    from ragla import render
+
+    if notice:
+        errors().print(f"note: {render.one_line(notice)}", style="yellow", soft_wrap=True)
 
 
 @app.command()
@@ -542,21 +548,6 @@ def config_show(profile: ProfileFlag = None, settings: SetFlag = None, as_json: 
         return
     for line in render.config_lines(loaded):
         output().print(line, soft_wrap=True)
-
-
-def load_profile(
-    profile: str | None, settings: list[str] | None, flags: dict[str, Any] | None = None
-) -> LoadedProfile:
-    """The settings of this run; ``--set`` beats the other flags."""
-    from ragla import profiles
-
-    given: dict[str, Any] = dict(flags or {})
-    for entry in settings or []:
-        key, equals, value = entry.partition("=")
-        if not equals:
-            raise UsageError(f"--set {entry}: no value", "write --set KEY=VALUE, such as decode.max_depth=8")
-        given[key.strip()] = value
-    return profiles.load(given, profile)
 
 
 def question_text(question: str | None) -> str:

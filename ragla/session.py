@@ -18,12 +18,15 @@ from ragla.config import Profile
 from ragla.errors import IndexUnusable
 
 if TYPE_CHECKING:
+    from ragla.answer import Answerer
     from ragla.decode.budget import StepCost
     from ragla.decode.model import TargetModel
+    from ragla.earlier import EarlierAnswers
     from ragla.retrieve.embed import SentenceEmbedder
     from ragla.retrieve.retriever import Retriever
 
 INDEX_FOLDER = ".ragla"
+VOCABULARY_FILES = ("vocab.*", "merges.txt", "*.model", "*.tiktoken")
 
 
 def find_index(chosen: str | None, folder: Path) -> Path:
@@ -92,6 +95,51 @@ def integers_folder(model: Path) -> Path:
     stamp = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     digest = hashlib.sha256(repr((str(model.resolve()), stamp)).encode()).hexdigest()[:16]
     return models.cache_folder() / "integers" / f"{model.name}-{digest}"
+
+
+def recall_answers(profile: Profile, index: Path, answerer: Answerer) -> EarlierAnswers:
+    """What is kept of earlier answers in an index folder, taught to the answerer's drafter.
+
+    A sampled answer is drafted from them, too, but leaves nothing behind.
+    """
+    from ragla.earlier import EarlierAnswers
+
+    target, settings = answerer.target, profile.decode
+    folder = models.locate(settings.model)
+    keys = tokenizer_key(folder), model_key(folder, target.dtype)
+    earlier = EarlierAnswers(answerer.drafter, *keys, vocabulary=len(target.tokenizer))
+    if settings.keep_answers:
+        earlier.recall(index)
+    if settings.temperature > 0:
+        earlier.close()
+    return earlier
+
+
+def tokenizer_key(model: Path) -> str:
+    """What tells the tokenizers of model folders apart: a digest of the files that number the tokens.
+
+    ``tokenizer.json`` is the whole of a fast tokenizer; its digest takes some milliseconds, where asking
+    the loaded tokenizer for the same text takes hundreds.
+    """
+    files = [path for path in (model / "tokenizer.json", model / "added_tokens.json") if path.is_file()]
+    if not (model / "tokenizer.json").is_file():
+        files += sorted(path for name in VOCABULARY_FILES for path in model.glob(name))
+    digest = hashlib.sha256()
+    for path in files:
+        content = path.read_bytes()
+        digest.update(f"{path.name} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def model_key(model: Path, dtype: str) -> str:
+    """What tells apart the models whose second thoughts are kept: weights, number format, tokenizer."""
+    stamp = [
+        (path.name, path.stat().st_size, path.stat().st_mtime_ns)
+        for path in sorted(model.iterdir())
+        if path.suffix in (".safetensors", ".bin")
+    ]
+    conditions = (str(model.resolve()), stamp, dtype, tokenizer_key(model))
+    return hashlib.sha256(repr(conditions).encode()).hexdigest()[:16]
 
 
 def load_step_cost(profile: Profile, target: TargetModel) -> StepCost:

@@ -75,6 +75,40 @@ def test_integer_weights_follow_the_weights_they_are_made_of(tmp_path: Path) -> 
     assert session.integers_folder(model) != first
 
 
+def test_a_tokenizer_is_known_by_the_files_that_number_its_tokens(tmp_path: Path) -> None:
+    fast, slow = tmp_path / "fast", tmp_path / "slow"
+    for folder, files in ((fast, ["tokenizer.json"]), (slow, ["vocab.json", "merges.txt", "spiece.model"])):
+        folder.mkdir()
+        for name in [*files, "tokenizer_config.json", "config.json"]:
+            (folder / name).write_text("{}")
+        for name in files:
+            before = session.tokenizer_key(folder)
+            (folder / name).write_text(f"{name} changed")
+            assert session.tokenizer_key(folder) != before
+        before = session.tokenizer_key(folder)
+        (folder / "tokenizer_config.json").write_text('{"chat_template": ""}')
+        (folder / "model.safetensors").write_text("")
+        assert session.tokenizer_key(folder) == before
+    assert session.tokenizer_key(fast) != session.tokenizer_key(slow)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "tokenizer.json").write_text("tokenizer.json changed")
+    assert session.tokenizer_key(copy) == session.tokenizer_key(fast)
+
+
+def test_a_model_is_known_by_weights_number_format_and_tokenizer(tmp_path: Path) -> None:
+    for name in ("tokenizer.json", "model.safetensors", "config.json"):
+        (tmp_path / name).write_text("{}")
+    keys = [session.model_key(tmp_path, "float32")]
+    assert session.model_key(tmp_path, "float32") == keys[0]
+    keys.append(session.model_key(tmp_path, "int8"))
+    (tmp_path / "model.safetensors").write_text("other")
+    keys.append(session.model_key(tmp_path, "float32"))
+    (tmp_path / "tokenizer.json").write_text("other")
+    keys.append(session.model_key(tmp_path, "float32"))
+    assert len(set(keys)) == 4
+
+
 def target(**changes: Any) -> Any:
     backend = SimpleNamespace(name="cpu", device="cpu")
     return SimpleNamespace(dtype="float32", backend=backend, **changes)

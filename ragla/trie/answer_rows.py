@@ -16,16 +16,21 @@ Document = tuple[str, str]
 
 @dataclass(frozen=True)
 class StoredAnswer:
-    """An answer as it is kept. ``uses`` and ``last_used`` as in ``KeptAnswer``."""
+    """An answer as it is kept. ``uses`` and ``last_used`` as in ``KeptAnswer``.
+
+    ``tokenizer``: the key of the one its ids are of.
+    """
 
     name: str
     token_ids: tuple[int, ...]
     uses: int = 0
     last_used: float = 0.0
     documents: tuple[Document, ...] = ()
+    tokenizer: str = ""
 
 
 def read_answer(
+    tokenizer: object,
     name: object,
     token_ids: object,
     checksum: object,
@@ -39,11 +44,13 @@ def read_answer(
     ids = read_ids(token_ids, vocabulary)
     if ids is None or sha256(packed(ids)).digest() != checksum:
         return None
-    if not isinstance(name, str) or type(uses) is not int or uses < 0:
+    if not isinstance(tokenizer, str) or not isinstance(name, str):
+        return None
+    if type(uses) is not int or uses < 0:
         return None
     if not isinstance(last_used, float) or not isfinite(last_used):
         return None
-    return StoredAnswer(name, ids, uses, last_used, documents)
+    return StoredAnswer(name, ids, uses, last_used, documents, tokenizer)
 
 
 def read_ids(blob: object, vocabulary: int) -> tuple[int, ...] | None:

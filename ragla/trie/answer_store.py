@@ -33,7 +33,7 @@ BEST_IDS = 8  # of one token, at most
 
 @dataclass(frozen=True)
 class Lesson:
-    """What answering one question leaves behind.
+    """What answering one question leaves behind. ``tokenizer`` and ``model``: keys the caller makes.
 
     ``answer``: None where it is not to be kept. ``uses``: uses of earlier answers, by name. ``ranks``:
     those that are new, the newest last. ``documents``: all that was read for the answer.
@@ -70,7 +70,7 @@ class AnswerStore:
     def answers(self, tokenizer: str | None = None, vocabulary: int = 1 << 31) -> list[StoredAnswer]:
         """The answers of one tokenizer, or all, best first; those with an id that is none are dropped."""
         query = (
-            "SELECT id, name, token_ids, checksum, uses, last_used FROM answers"
+            "SELECT id, tokenizer, name, token_ids, checksum, uses, last_used FROM answers"
             " WHERE ? IS NULL OR tokenizer = ? ORDER BY uses DESC, last_used DESC, id DESC"
         )
         found, wrong = [], []

@@ -20,6 +20,10 @@ COMMANDS = [
     ["search"],
     ["ask"],
     ["bench"],
+    ["answers"],
+    ["answers", "list"],
+    ["answers", "remove"],
+    ["answers", "clear"],
     ["models"],
     ["models", "list"],
     ["models", "pull"],
@@ -49,7 +53,7 @@ def test_every_command_explains_itself(ragla: Ragla, words: list[str]) -> None:
 def test_the_commands_above_are_all(ragla: Ragla) -> None:
     root: Any = typer.main.get_command(app)
     assert set(root.commands) == {words[0] for words in COMMANDS if words}
-    for group in ("models", "config"):
+    for group in ("answers", "models", "config"):
         names = {words[1] for words in COMMANDS if words[:1] == [group] and len(words) == 2}
         assert set(root.commands[group].commands) == names
 

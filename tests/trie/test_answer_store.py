@@ -86,7 +86,7 @@ def test_what_is_saved_is_read_again(
         with closing(AnswerStore.open(Path(folder))) as store:
             found = store.answers("t")
             assert {answer.name: answer for answer in found} == {
-                name: StoredAnswer(name, a.token_ids, a.uses, a.last_used, tuple(sorted(a.documents)))
+                name: StoredAnswer(name, a.token_ids, a.uses, a.last_used, tuple(sorted(a.documents)), "t")
                 for name, a in kept.items()
             }
             order = [(answer.uses, answer.last_used) for answer in found]

@@ -1,0 +1,43 @@
+"""Flags that several commands take, and the settings they lead to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ragla.errors import UsageError
+
+if TYPE_CHECKING:
+    from ragla.profiles import LoadedProfile
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else there.")]
+IndexFlag = Annotated[
+    str | None,
+    typer.Option("--index", metavar="PATH", help="The index; else RAGLA_INDEX, else .ragla here or above."),
+]
+ProfileFlag = Annotated[
+    str | None, typer.Option("--profile", "-p", metavar="NAME", help="A shipped profile, or a YAML file.")
+]
+SetFlag = Annotated[
+    list[str] | None,
+    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set one key, such as decode.max_depth=8."),
+]
+ModelFlag = Annotated[
+    str | None, typer.Option("--model", "-m", help="The model that answers: name, folder, .gguf or hub id.")
+]
+
+
+def load_profile(
+    profile: str | None, settings: list[str] | None, flags: dict[str, Any] | None = None
+) -> LoadedProfile:
+    """The settings of this run; ``--set`` beats the other flags."""
+    from ragla import profiles
+
+    given: dict[str, Any] = dict(flags or {})
+    for entry in settings or []:
+        key, equals, value = entry.partition("=")
+        if not equals:
+            raise UsageError(f"--set {entry}: no value", "write --set KEY=VALUE, such as decode.max_depth=8")
+        given[key.strip()] = value
+    return profiles.load(given, profile)
