@@ -4,12 +4,6 @@
 
 #include <stddef.h>
 
-void *moved(void *items, Py_ssize_t n_items, size_t width) {
-    size_t most = PY_SSIZE_T_MAX / width;
-    void *place = (size_t)n_items > most ? NULL : PyMem_Realloc(items, (size_t)n_items * width);
-    return place == NULL ? PyErr_NoMemory() : place;
-}
-
 static int wrong_type(const char *expected, PyObject *object) {
     PyErr_Format(PyExc_TypeError, "%s, not %s", expected, Py_TYPE(object)->tp_name);
     return -1;
@@ -70,7 +64,8 @@ static int read_states(Growth *growth, CoreState *state, PyObject *states, PyObj
         failed = contexts == NULL;
         if (!failed) {
             growth->reached[source].n_nodes = (int32_t)Py_SIZE(contexts);
-            memcpy(growth->reached[source].nodes, contexts->nodes, (size_t)Py_SIZE(contexts) * sizeof(int32_t));
+            size_t n_bytes = (size_t)Py_SIZE(contexts) * sizeof(int32_t);
+            memcpy(growth->reached[source].nodes, contexts->nodes, n_bytes);
         }
     }
     Py_DECREF(fast);
@@ -84,7 +79,8 @@ static int read_bound(PyObject *object, Py_ssize_t *bound) {
         return wrong_type("a limit must be an int", object);
     }
     long long value = PyLong_AsLongLongAndOverflow(object, &overflow);
-    *bound = overflow > 0 || value > INT32_MAX ? INT32_MAX : overflow < 0 || value < 0 ? 0 : (Py_ssize_t)value;
+    value = overflow > 0 || value > INT32_MAX ? INT32_MAX : value;
+    *bound = overflow < 0 || value < 0 ? 0 : (Py_ssize_t)value;
     return 0;
 }
 
@@ -99,7 +95,7 @@ static int read_set(PyObject *object, PyObject **set) {
 static int append_stop(Growth *growth, PyObject *sequence) {
     Py_ssize_t n_tokens, end = growth->n_stops ? growth->stop_ends[growth->n_stops - 1] : 0;
     int32_t *tokens = tokens_from(sequence, PY_SSIZE_T_MAX, &n_tokens);
-    int32_t *stops = tokens == NULL ? NULL : moved(growth->stops, end + n_tokens + 1, sizeof(int32_t));
+    int32_t *stops = tokens == NULL ? NULL : resized(growth->stops, end + n_tokens + 1, sizeof(int32_t));
     if (stops != NULL) {
         memcpy(&stops[end], tokens, (size_t)n_tokens * sizeof(int32_t));
         growth->stops = stops;
@@ -115,7 +111,7 @@ static int read_stops(Growth *growth, PyObject *stops) {
         return -1;
     }
     Py_ssize_t n_stops = PyTuple_GET_SIZE(tuple);
-    growth->stop_ends = moved(NULL, n_stops + 1, sizeof(Py_ssize_t));
+    growth->stop_ends = resized(NULL, n_stops + 1, sizeof(Py_ssize_t));
     int failed = growth->stop_ends == NULL;
     for (Py_ssize_t at = 0; at < n_stops && !failed; at++) {
         failed = append_stop(growth, PyTuple_GET_ITEM(tuple, at)) < 0;
@@ -147,7 +143,8 @@ static int read_doubles(PyObject *object, Py_ssize_t least, Py_buffer *view) {
     if (PyObject_GetBuffer(object, view, PyBUF_FORMAT | PyBUF_ND) < 0) {
         return -1;
     }
-    if (view->format == NULL || view->ndim != 1 || view->itemsize != sizeof(double) || strcmp(view->format, "d") != 0) {
+    int is_double = view->format != NULL && strcmp(view->format, "d") == 0;
+    if (!is_double || view->ndim != 1 || view->itemsize != sizeof(double)) {
         return wrong_type("confidences and calibration must be arrays of doubles", object);
     }
     if (view->len < least * (Py_ssize_t)sizeof(double)) {
@@ -191,7 +188,7 @@ static int read_extras(Growth *growth, PyObject *extras) {
         return -1;
     }
     Py_ssize_t n_extras = PyTuple_GET_SIZE(tuple);
-    growth->extras = moved(NULL, n_extras + 1, sizeof(Follower));
+    growth->extras = resized(NULL, n_extras + 1, sizeof(Follower));
     int failed = growth->extras == NULL;
     for (Py_ssize_t at = 0; at < n_extras && !failed; at++) {
         failed = read_extra(PyTuple_GET_ITEM(tuple, at), &growth->extras[at]) < 0;

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-#define NODE_BYTES 80 /* measured: a node with its share of spare room, of the table and of arrays */
+#define NODE_BYTES 60 /* measured: a node with its share of spare room, of the table and of arrays */
 
 /* ---- Python values -------------------------------------------------------------------------------- */
 
@@ -27,7 +27,7 @@ int token_from(PyObject *object, int32_t *token) {
     return 0;
 }
 
-/* The last `most` tokens of a sequence in memory of their own; no Python code runs after their number is known. */
+/* The last `most` tokens of a sequence, in memory of their own. */
 int32_t *tokens_from(PyObject *sequence, Py_ssize_t most, Py_ssize_t *n_tokens) {
     PyObject *fast = PySequence_Fast(sequence, "token ids must be a sequence of int");
     if (fast == NULL) {
@@ -73,7 +73,8 @@ static Contexts *new_contexts(CoreState *state, Windows *windows, const int32_t 
 /* A borrowed reference to contexts that can be followed in `windows`; else an exception is set. */
 Contexts *contexts_from(CoreState *state, Windows *windows, PyObject *object) {
     if (!Py_IS_TYPE(object, state->contexts_type)) {
-        PyErr_Format(PyExc_TypeError, "expected the compiled core's Contexts, not %s", Py_TYPE(object)->tp_name);
+        PyErr_Format(PyExc_TypeError, "expected the compiled core's Contexts, not %s",
+                     Py_TYPE(object)->tp_name);
         return NULL;
     }
     Contexts *contexts = (Contexts *)object;
@@ -213,14 +214,16 @@ static PyObject *method_match(PyObject *self, PyObject *token_ids) {
         return NULL;
     }
     for (Py_ssize_t at = 0; at < n_tokens; at++) {
-        n_contexts = windows_follow(windows, contexts[at % 2], n_contexts, tokens[at], contexts[(at + 1) % 2]);
+        n_contexts =
+            windows_follow(windows, contexts[at % 2], n_contexts, tokens[at], contexts[(at + 1) % 2]);
     }
     PyMem_Free(tokens);
     return (PyObject *)new_contexts(state_of(self), windows, contexts[n_tokens % 2], n_contexts);
 }
 
 /* Arguments (contexts, token) of a method. Returns the contexts, borrowed. */
-static Contexts *contexts_and_token(PyObject *self, PyObject *const *args, Py_ssize_t n_args, int32_t *token) {
+static Contexts *contexts_and_token(PyObject *self, PyObject *const *args, Py_ssize_t n_args,
+                                    int32_t *token) {
     if (n_args != 2) {
         PyErr_Format(PyExc_TypeError, "expected contexts and a token id, got %zd arguments", n_args);
         return NULL;
@@ -238,7 +241,8 @@ static PyObject *method_advance(PyObject *self, PyObject *const *args, Py_ssize_
     if (contexts == NULL) {
         return NULL;
     }
-    int32_t n_advanced = windows_follow(windows, contexts->nodes, (int32_t)Py_SIZE(contexts), token, advanced);
+    int32_t n_contexts = (int32_t)Py_SIZE(contexts);
+    int32_t n_advanced = windows_follow(windows, contexts->nodes, n_contexts, token, advanced);
     return (PyObject *)new_contexts(state_of(self), windows, advanced, n_advanced);
 }
 
@@ -294,10 +298,11 @@ static PyObject *method_followers(PyObject *self, PyObject *object) {
         return NULL;
     }
     const Node *node = &windows->nodes[contexts->nodes[Py_SIZE(contexts) - 1]];
+    Edge room;
+    const Edge *edges = followers_of(node, &room);
     PyObject *found = PyList_New(node->n_followers);
     for (int32_t at = 0; found != NULL && at < node->n_followers; at++) {
-        const Node *child = &windows->nodes[followers_of(node)[at]];
-        PyObject *pair = Py_BuildValue("ii", child->token, child->count);
+        PyObject *pair = Py_BuildValue("ii", edges[at].token, edges[at].count);
         if (pair == NULL) {
             Py_CLEAR(found);
         } else {
@@ -353,7 +358,8 @@ static PyMethodDef windows_methods[] = {
      "check($self, contexts, /)\n--\n\nRaise ValueError unless the contexts are these windows', and fresh."},
     {"judge", FASTCALL(method_judge), METH_FASTCALL,
      "judge($self, contexts, token, /)\n--\n\nWhich contexts said what about a token."},
-    {"__sizeof__", method_sizeof, METH_NOARGS, "__sizeof__($self)\n--\n\nBytes, those of the nodes included."},
+    {"__sizeof__", method_sizeof, METH_NOARGS,
+     "__sizeof__($self)\n--\n\nBytes, those of the nodes included."},
     {NULL, NULL, 0, NULL},
 };
 
@@ -409,7 +415,7 @@ static PyObject *core_step(PyObject *module, PyObject *const *args, Py_ssize_t n
     CoreState *state = PyModule_GetState(module);
     int32_t token, advanced[MAX_ORDER + 1];
     if (n_args != 4 || !Py_IS_TYPE(args[0], state->windows_type) || !PyDict_Check(args[3])) {
-        PyErr_SetString(PyExc_TypeError, "step takes a Windows, its contexts, a token id and a dict of variants");
+        PyErr_SetString(PyExc_TypeError, "step takes a Windows, contexts, a token id and a dict of variants");
         return NULL;
     }
     Windows *windows = (Windows *)args[0];

@@ -4,9 +4,11 @@
  * hold both to the same results, to the last bit. This header says how it is laid out here.
  *
  * A trie is one array of nodes that know each other by index; node 0 is the root. A node that was freed
- * is used again before the array grows. Most nodes have one follower, which is kept in the node itself;
- * several are an array, the most frequent first. A follower of a node that has several is found by its
- * token in one hash table for the whole trie, with open addressing and linear probing, at most half full.
+ * is used again before the array grows. What a step costs behind a long prompt is the memory it has to
+ * fetch, so a node is 32 bytes and knows its followers' tokens and counts itself: of one follower, which is
+ * what most nodes have, in the node; of several in an array, the most frequent first. Among more than FEW
+ * a token is found in one hash table for the whole trie, with open addressing and linear probing, at most
+ * half full.
  *
  * Contexts, the nodes that match the end of a text, are objects that name their trie and its epoch. An
  * epoch ends when nodes may have been freed, so no index is ever followed to a node that has become another.
@@ -26,19 +28,27 @@ enum { ROOT = 0, NONE = -1 };
 
 #define MAX_ORDER 64
 #define ASKED 64
+#define FEW 8
+
+/* A follower as its parent knows it. */
+typedef struct {
+    int32_t token;
+    int32_t count;
+    int32_t node;
+} Edge;
 
 typedef struct {
     int32_t token; /* NONE in the root and in free nodes */
-    int32_t count;
     int32_t total; /* the sum of the followers' counts */
     int32_t position;
     int32_t parent; /* of a free node: the next free one, or NONE */
     int32_t place;  /* index among the parent's followers */
     int32_t n_followers;
-    int32_t room; /* of the array `many`; 0 while there is none */
     union {
-        int32_t one; /* of at most one follower */
-        int32_t *many;
+        struct {
+            int32_t node, token; /* its count is the total */
+        } one;
+        Edge *many; /* of two and more; room for the next power of two */
     } followers;
 } Node;
 
@@ -76,7 +86,8 @@ typedef struct {
     PyObject *grown_type; /* growth.Grown */
 } CoreState;
 
-/* _windows.c. What can fail returns -1 with a Python exception set. */
+/* _windows.c. What can fail returns -1, or NULL, with a Python exception set. */
+void *resized(void *items, Py_ssize_t n_items, size_t width); /* moves an array to where there is room */
 int windows_clear(Windows *windows);
 void windows_free(Windows *windows);
 void windows_start(Windows *windows);
@@ -90,8 +101,13 @@ int32_t counted(const Windows *windows, int32_t node, int32_t token);
 int32_t added(const Windows *windows, int32_t node, int32_t longer);
 int kind(const Windows *windows, int32_t node, int32_t longer);
 
-static inline const int32_t *followers_of(const Node *node) {
-    return node->room ? node->followers.many : &node->followers.one;
+/* A node's followers; if there is one, in `room`. */
+static inline const Edge *followers_of(const Node *node, Edge *room) {
+    if (node->n_followers > 1) {
+        return node->followers.many;
+    }
+    *room = (Edge){node->followers.one.token, node->total, node->followers.one.node};
+    return room;
 }
 
 /* splitmix64's finalizer (Steele, Lea and Flood, 2014): every bit of the key moves every bit of the hash. */

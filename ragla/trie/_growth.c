@@ -19,9 +19,13 @@ static Seat *seat_of(const Growth *growth, int32_t token) {
     return &growth->seats[at];
 }
 
+static int is_found(const Growth *growth, int32_t token) {
+    return growth->n_found > 0 && seat_of(growth, token)->stamp == growth->stamp;
+}
+
 static int widen_found(Growth *growth) {
     Py_ssize_t room = growth->found_room ? 2 * growth->found_room : 64;
-    Follower *found = moved(growth->found, room, sizeof(Follower));
+    Follower *found = resized(growth->found, room, sizeof(Follower));
     if (found == NULL) {
         return -1;
     }
@@ -41,7 +45,7 @@ static int widen_found(Growth *growth) {
     return 0;
 }
 
-static int add(Growth *growth, int32_t token, double share, int32_t source, int32_t position) {
+static int add(Growth *growth, int32_t token, double share, int32_t source, int32_t read) {
     if (growth->n_found == growth->found_room && widen_found(growth) < 0) {
         return -1;
     }
@@ -51,7 +55,7 @@ static int add(Growth *growth, int32_t token, double share, int32_t source, int3
         return 0;
     }
     *seat = (Seat){growth->stamp, (int32_t)growth->n_found};
-    growth->found[growth->n_found++] = (Follower){token, source, position, share, 0.0, 0.0};
+    growth->found[growth->n_found++] = (Follower){token, source, read, share, 0.0, 0.0};
     return 0;
 }
 
@@ -59,17 +63,17 @@ static int add(Growth *growth, int32_t token, double share, int32_t source, int3
 static int add_context(Growth *growth, int32_t source, int32_t index, int32_t longer, double mass) {
     const Windows *windows = trie_at(growth, source);
     const Node *node = &windows->nodes[index];
-    const int32_t *followers = followers_of(node);
+    Edge room;
+    const Edge *edges = followers_of(node, &room);
     int32_t unseen = added(windows, index, longer);
     double scale = mass / unseen;
     for (int32_t at = 0; at < node->n_followers && at < ASKED; at++) {
-        const Node *child = &windows->nodes[followers[at]];
-        if (scale * child->count < LEAST || unseen <= 0) {
+        if (scale * edges[at].count < LEAST || unseen <= 0) {
             break;
         }
-        int32_t count = child->count - counted(windows, longer, child->token);
+        int32_t count = edges[at].count - counted(windows, longer, edges[at].token);
         if (count > 0) {
-            if (add(growth, child->token, scale * count, source, child->position) < 0) {
+            if (add(growth, edges[at].token, scale * count, source, edges[at].node) < 0) {
                 return -1;
             }
             unseen -= count;
@@ -126,7 +130,9 @@ static int add_ranks(Growth *growth, int32_t token, double *left) {
     if (found == NULL) {
         return PyErr_Occurred() ? -1 : 0;
     }
+    Py_INCREF(found); /* what a sequence of the caller's own does may take it out of the dict */
     PyObject *ranked = PySequence_Fast(found, "ranks must be sequences of token ids");
+    Py_DECREF(found);
     if (ranked == NULL) {
         return -1;
     }
@@ -158,11 +164,14 @@ static int add_extras(Growth *growth, double left) {
 static int add_frequent(Growth *growth, double left) {
     const Windows *windows = trie_at(growth, 0);
     const Node *root = &windows->nodes[ROOT];
-    const int32_t *followers = followers_of(root);
+    Edge room;
+    const Edge *edges = followers_of(root, &room);
     for (int32_t at = 0; at < root->n_followers && at < FREQUENT; at++) {
-        const Node *child = &windows->nodes[followers[at]];
-        double share = left * growth->frequent_confidence * child->count / root->total;
-        if (add(growth, child->token, share, NO_SOURCE, 0) < 0) {
+        double share = left * growth->frequent_confidence * edges[at].count / root->total;
+        if (share < LEAST && !is_found(growth, edges[at].token)) {
+            continue; /* nothing is added to it, so it is worth no thought */
+        }
+        if (add(growth, edges[at].token, share, NO_SOURCE, 0) < 0) {
             return -1;
         }
     }
@@ -171,9 +180,6 @@ static int add_frequent(Growth *growth, double left) {
 
 /* Whether a set holds a token; -1 with an exception set. */
 static int holds(PyObject *set, int32_t token) {
-    if (PySet_GET_SIZE(set) == 0) {
-        return 0;
-    }
     PyObject *key = PyLong_FromLong(token);
     int held = key == NULL ? -1 : PySet_Contains(set, key);
     Py_XDECREF(key);
@@ -183,7 +189,7 @@ static int holds(PyObject *set, int32_t token) {
 /* Fills `found` with what may come after a node, with raw shares. */
 static int find_followers(Growth *growth, Py_ssize_t node) {
     int32_t token = growth->tree[node].token;
-    int barred = holds(growth->barred, token);
+    int barred = PySet_GET_SIZE(growth->barred) ? holds(growth->barred, token) : 0;
     double left = 1.0;
     growth->n_found = 0;
     growth->stamp++;
@@ -235,13 +241,19 @@ static int calibrate(Growth *growth, int32_t group) {
         if (!(follower.share >= LEAST)) {
             continue;
         }
-        int forbidden = holds(growth->forbidden, follower.token);
+        int forbidden = PySet_GET_SIZE(growth->forbidden) ? holds(growth->forbidden, follower.token) : 0;
         if (forbidden < 0) {
             return -1;
         }
         if (!forbidden) {
-            follower.score = logit(follower.share);
-            follower.chance = logistic(slope * follower.score + offset);
+            const Follower *kept = n_kept > 0 ? &growth->found[n_kept - 1] : NULL;
+            if (kept != NULL && kept->share == follower.share) { /* rare followers of a context share alike */
+                follower.score = kept->score;
+                follower.chance = kept->chance;
+            } else {
+                follower.score = logit(follower.share);
+                follower.chance = logistic(slope * follower.score + offset);
+            }
             mass += follower.chance;
             growth->found[n_kept++] = follower;
         }
@@ -252,6 +264,19 @@ static int calibrate(Growth *growth, int32_t group) {
     }
     growth->n_found = n_kept;
     return 0;
+}
+
+/* From chances after a node to probabilities of the whole path; keeps those that are worth a heap entry. */
+static void keep_worthy(Growth *growth, double path_probability) {
+    Py_ssize_t n_kept = 0;
+    for (Py_ssize_t at = 0; at < growth->n_found; at++) {
+        Follower follower = growth->found[at];
+        follower.chance *= path_probability;
+        if (follower.chance >= LEAST) {
+            growth->found[n_kept++] = follower;
+        }
+    }
+    growth->n_found = n_kept;
 }
 
 /* Keeps the `width` likeliest followers, the likeliest first; of equals the one that was found first. */
@@ -282,7 +307,7 @@ static int before(const Branch *a, const Branch *b) {
 static int push(Growth *growth, Branch branch) {
     if (growth->n_heap == growth->heap_room) {
         Py_ssize_t room = growth->heap_room ? 2 * growth->heap_room : 256;
-        Branch *heap = moved(growth->heap, room, sizeof(Branch));
+        Branch *heap = resized(growth->heap, room, sizeof(Branch));
         if (heap == NULL) {
             return -1;
         }
@@ -321,18 +346,16 @@ static int queue(Growth *growth, Py_ssize_t node) {
     if (find_followers(growth, node) < 0 || calibrate(growth, group) < 0) {
         return -1;
     }
+    keep_worthy(growth, growth->tree[node].probability);
     if (width < growth->n_found) {
         keep_likeliest(growth, width);
     }
     for (Py_ssize_t at = 0; at < growth->n_found; at++) {
-        Follower *follower = &growth->found[at];
-        double probability = follower->chance * growth->tree[node].probability;
-        if (probability >= LEAST) {
-            Branch branch = {follower->token, (int32_t)node, follower->source, follower->position, group,
-                             probability, follower->score, growth->n_pushed++};
-            if (push(growth, branch) < 0) {
-                return -1;
-            }
+        const Follower *follower = &growth->found[at];
+        Branch branch = {follower->token, (int32_t)node, follower->source, follower->read, 0, group,
+                         follower->chance, follower->score, growth->n_pushed++};
+        if (push(growth, branch) < 0) {
+            return -1;
         }
     }
     return 0;
@@ -342,17 +365,17 @@ static int queue(Growth *growth, Py_ssize_t node) {
 
 int widen_tree(Growth *growth) {
     Py_ssize_t room = growth->tree_room ? 2 * growth->tree_room : 64;
-    Branch *tree = moved(growth->tree, room, sizeof(Branch));
+    Branch *tree = resized(growth->tree, room, sizeof(Branch));
     if (tree == NULL) {
         return -1;
     }
     growth->tree = tree;
-    int32_t *depths = moved(growth->depths, room, sizeof(int32_t));
+    int32_t *depths = resized(growth->depths, room, sizeof(int32_t));
     if (depths == NULL) {
         return -1;
     }
     growth->depths = depths;
-    Reached *reached = moved(growth->reached, room, (size_t)growth->n_tries * sizeof(Reached));
+    Reached *reached = resized(growth->reached, room, (size_t)growth->n_tries * sizeof(Reached));
     if (reached == NULL) {
         return -1;
     }
@@ -375,6 +398,9 @@ static int settle(Growth *growth, Branch branch) {
         if (reached->n_nodes < 0) {
             return -1;
         }
+    }
+    if (branch.source != NO_SOURCE) {
+        branch.position = trie_at(growth, branch.source)->nodes[branch.read].position;
     }
     growth->tree[node] = branch;
     growth->depths[node] = growth->depths[branch.parent] + 1;

@@ -8,15 +8,15 @@
 #define CLASSES 10
 #define NO_SOURCE (-1)
 
-/* A token that may come next. `share` is raw, `chance` calibrated. */
+/* A token that may come next, and the node it was read in. `share` is raw, `chance` calibrated. */
 typedef struct {
-    int32_t token, source, position;
+    int32_t token, source, read;
     double share, score, chance;
 } Follower;
 
 /* A node of the tree, or one of the heap, of which a parent is in the tree. `number`: when it was pushed. */
 typedef struct {
-    int32_t token, parent, source, position, group;
+    int32_t token, parent, source, read, position, group; /* `position`: once it is in the tree */
     double probability, score;
     int64_t number;
 } Branch;
@@ -77,9 +77,6 @@ static inline const Windows *trie_at(const Growth *growth, int32_t source) {
 static inline const Reached *reached_at(const Growth *growth, Py_ssize_t node, int32_t source) {
     return &growth->reached[node * growth->n_tries + source];
 }
-
-/* Moves an array to where it has room for `n_items`. Returns it, or NULL with an exception set. */
-void *moved(void *items, Py_ssize_t n_items, size_t width);
 
 /* _arguments.c */
 int read_arguments(Growth *growth, CoreState *state, PyObject *const *args);

@@ -4,12 +4,10 @@
 
 /* ---- nodes ---------------------------------------------------------------------------------------- */
 
-static void *resized(void *items, size_t n_items, size_t width) {
-    void *moved = n_items > PY_SSIZE_T_MAX / width ? NULL : PyMem_Realloc(items, n_items * width);
-    if (moved == NULL) {
-        PyErr_NoMemory();
-    }
-    return moved;
+void *resized(void *items, Py_ssize_t n_items, size_t width) {
+    size_t most = PY_SSIZE_T_MAX / width;
+    void *moved = (size_t)n_items > most ? NULL : PyMem_Realloc(items, (size_t)n_items * width);
+    return moved == NULL ? PyErr_NoMemory() : moved;
 }
 
 static int reserve_nodes(Windows *windows, int32_t more) {
@@ -23,7 +21,7 @@ static int reserve_nodes(Windows *windows, int32_t more) {
     }
     int64_t room = needed + needed / 2 + 8;
     room = room > INT32_MAX ? INT32_MAX : room;
-    Node *nodes = resized(windows->nodes, (size_t)room, sizeof(Node));
+    Node *nodes = resized(windows->nodes, (Py_ssize_t)room, sizeof(Node));
     if (nodes == NULL) {
         return -1;
     }
@@ -48,6 +46,7 @@ static int32_t new_node(Windows *windows, int32_t parent, int32_t token) {
 static void free_node(Windows *windows, int32_t index) {
     Node *node = &windows->nodes[index];
     node->token = NONE;
+    node->n_followers = 0;
     node->parent = windows->first_free;
     windows->first_free = index;
     windows->n_free++;
@@ -113,12 +112,19 @@ static void remove_key(Windows *windows, int32_t index) {
     windows->n_keys--;
 }
 
-int32_t find_follower(const Windows *windows, int32_t parent, int32_t token) {
-    const Node *node = &windows->nodes[parent];
-    if (node->n_followers <= 1) {
-        int32_t one = followers_of(node)[0];
-        return node->n_followers == 1 && windows->nodes[one].token == token ? one : NONE;
+/* The follower with a token among at most FEW; NULL: there is none. */
+static const Edge *find_among_few(const Node *node, int32_t token, Edge *room) {
+    const Edge *edges = followers_of(node, room);
+    for (int32_t place = 0; place < node->n_followers; place++) {
+        if (edges[place].token == token) {
+            return &edges[place];
+        }
     }
+    return NULL;
+}
+
+/* The same among more. */
+static int32_t find_in_table(const Windows *windows, int32_t parent, int32_t token) {
     uint32_t hash = hash_of(parent, token), mask = windows->n_slots - 1;
     for (uint32_t at = hash & mask; windows->slots[at].node != ROOT; at = (at + 1) & mask) {
         if (windows->slots[at].hash == hash) {
@@ -131,86 +137,132 @@ int32_t find_follower(const Windows *windows, int32_t parent, int32_t token) {
     return NONE;
 }
 
+/* The node of a follower; NONE: there is none with this token. */
+int32_t find_follower(const Windows *windows, int32_t parent, int32_t token) {
+    const Node *node = &windows->nodes[parent];
+    if (node->n_followers > FEW) {
+        return find_in_table(windows, parent, token);
+    }
+    Edge room;
+    const Edge *edge = find_among_few(node, token, &room);
+    return edge == NULL ? NONE : edge->node;
+}
+
+/* How often a token followed; 0 for the node NONE. */
+int32_t counted(const Windows *windows, int32_t parent, int32_t token) {
+    if (parent == NONE) {
+        return 0;
+    }
+    const Node *node = &windows->nodes[parent];
+    if (node->n_followers > FEW) {
+        int32_t child = find_in_table(windows, parent, token);
+        return child == NONE ? 0 : node->followers.many[windows->nodes[child].place].count;
+    }
+    Edge room;
+    const Edge *edge = find_among_few(node, token, &room);
+    return edge == NULL ? 0 : edge->count;
+}
+
 /* ---- followers in the order of their counts ------------------------------------------------------- */
 
-/* Makes `many` of a node that gets one more follower than it has room for. */
+static size_t room_for(int32_t n_followers) {
+    size_t room = 2;
+    while (room < (size_t)n_followers) {
+        room *= 2;
+    }
+    return n_followers > 1 ? room : 0;
+}
+
+/* Gives a node room for one more follower, as the second and after each power of two. */
 static int widen_followers(Windows *windows, Node *node) {
-    int32_t room = node->room ? 2 * node->room : 2;
-    int32_t *many = resized(node->room ? node->followers.many : NULL, (size_t)room, sizeof(int32_t));
+    int32_t n_followers = node->n_followers;
+    size_t room = room_for(n_followers), more = room_for(n_followers + 1);
+    if (more == room) {
+        return 0;
+    }
+    Edge *many = resized(n_followers > 1 ? node->followers.many : NULL, (Py_ssize_t)more, sizeof(Edge));
     if (many == NULL) {
         return -1;
     }
-    if (node->room == 0) {
-        many[0] = node->followers.one;
+    if (n_followers == 1) {
+        followers_of(node, &many[0]);
     }
-    windows->follower_bytes += (size_t)(room - node->room) * sizeof(int32_t);
+    windows->follower_bytes += (more - room) * sizeof(Edge);
     node->followers.many = many;
-    node->room = room;
     return 0;
 }
 
-/* Hangs a new node below `parent`, as its last follower; room in the table was reserved. */
-static int append_follower(Windows *windows, int32_t parent, int32_t index) {
-    Node *node = &windows->nodes[parent];
-    if (node->n_followers >= (node->room ? node->room : 1) && widen_followers(windows, node) < 0) {
+/* Hangs a new node below its parent, as the last follower, counted once; room in the table was reserved. */
+static int append_follower(Windows *windows, int32_t index) {
+    Node *child = &windows->nodes[index], *node = &windows->nodes[child->parent];
+    if (widen_followers(windows, node) < 0) {
         return -1;
     }
-    windows->nodes[index].place = node->n_followers;
-    if (node->room == 0) {
-        node->followers.one = index;
-    } else {
-        node->followers.many[node->n_followers] = index;
+    child->place = node->n_followers++;
+    if (node->n_followers == 1) {
+        node->followers.one.node = index;
+        node->followers.one.token = child->token;
+        return 0;
     }
-    node->n_followers++;
-    if (node->n_followers == 2) {
-        add_key(windows, followers_of(node)[0]);
-    }
-    if (node->n_followers >= 2) {
-        add_key(windows, index);
+    node->followers.many[child->place] = (Edge){child->token, 1, index};
+    int32_t first_key = node->n_followers == FEW + 1 ? 0 : child->place;
+    for (int32_t place = first_key; place < node->n_followers && node->n_followers > FEW; place++) {
+        add_key(windows, node->followers.many[place].node);
     }
     return 0;
+}
+
+/* Gives back what room a node no longer needs, after its last follower went. */
+static void narrow_followers(Windows *windows, Node *node) {
+    size_t room = room_for(node->n_followers + 1), less = room_for(node->n_followers);
+    Edge *many = node->followers.many, first = many[0];
+    if (less == room) {
+        return;
+    }
+    windows->follower_bytes -= (room - less) * sizeof(Edge);
+    if (less == 0) {
+        PyMem_Free(many);
+        node->followers.one.node = first.node;
+        node->followers.one.token = first.token;
+        return;
+    }
+    Edge *moved = PyMem_Realloc(many, less * sizeof(Edge));
+    node->followers.many = moved == NULL ? many : moved;
 }
 
 /* Frees the last follower, which has none itself. */
 static void pop_follower(Windows *windows, int32_t parent) {
     Node *node = &windows->nodes[parent];
-    int32_t last = followers_of(node)[node->n_followers - 1];
-    if (node->n_followers >= 2) {
-        remove_key(windows, last);
+    Edge room;
+    const Edge *edges = followers_of(node, &room);
+    int32_t last = node->n_followers - 1;
+    int32_t first_key = node->n_followers == FEW + 1 ? 0 : last;
+    for (int32_t place = first_key; place <= last && node->n_followers > FEW; place++) {
+        remove_key(windows, edges[place].node);
     }
+    free_node(windows, edges[last].node);
     node->n_followers--;
-    if (node->n_followers == 1) {
-        int32_t one = node->followers.many[0];
-        remove_key(windows, one);
-        windows->follower_bytes -= (size_t)node->room * sizeof(int32_t);
-        PyMem_Free(node->followers.many);
-        node->followers.one = one;
-        node->room = 0;
+    if (node->n_followers > 0) {
+        narrow_followers(windows, node);
     }
-    free_node(windows, last);
 }
 
-/* Exchanges a node with the follower of the same parent at `place`, which has the same count. */
-static void swap_followers(Windows *windows, Node *parent, int32_t index, int32_t place) {
-    Node *node = &windows->nodes[index];
-    if (node->place == place) {
-        return;
-    }
-    int32_t *many = parent->followers.many;
-    int32_t other = many[place];
-    many[node->place] = other;
-    many[place] = index;
-    windows->nodes[other].place = node->place;
-    node->place = place;
+/* Exchanges two followers that have the same count. */
+static void swap_followers(Windows *windows, Node *parent, int32_t a, int32_t b) {
+    Edge *many = parent->followers.many, moved = many[a];
+    many[a] = many[b];
+    many[b] = moved;
+    windows->nodes[many[a].node].place = a;
+    windows->nodes[many[b].node].place = b;
 }
 
-/* How many followers have a count of more than `count`. */
-static int32_t followers_above(const Windows *windows, const Node *parent, int32_t count) {
-    const int32_t *followers = followers_of(parent);
+/* How many followers, of several, have a count of more than `count`. */
+static int32_t followers_above(const Node *parent, int32_t count) {
+    const Edge *many = parent->followers.many;
     int32_t low = 0, high = parent->n_followers;
     while (low < high) {
         int32_t middle = low + (high - low) / 2;
-        if (windows->nodes[followers[middle]].count > count) {
+        if (many[middle].count > count) {
             low = middle + 1;
         } else {
             high = middle;
@@ -221,21 +273,28 @@ static int32_t followers_above(const Windows *windows, const Node *parent, int32
 
 /* ---- counting ------------------------------------------------------------------------------------- */
 
+/* Counts a follower once more, in front of all that have its count. */
+static void raise_count(Windows *windows, Node *parent, int32_t index) {
+    if (parent->n_followers > 1) {
+        int32_t place = windows->nodes[index].place;
+        int32_t first = followers_above(parent, parent->followers.many[place].count);
+        swap_followers(windows, parent, place, first);
+        parent->followers.many[first].count++;
+    }
+}
+
 /* The follower for a token, counted once more; NONE without memory. */
 static int32_t increment(Windows *windows, int32_t context, int32_t token) {
     int32_t index = find_follower(windows, context, token);
-    if (index == NONE) {
+    if (index != NONE) {
+        raise_count(windows, &windows->nodes[context], index);
+    } else {
         index = new_node(windows, context, token);
-        if (append_follower(windows, context, index) < 0) {
+        if (append_follower(windows, index) < 0) {
             free_node(windows, index);
             return NONE;
         }
-    } else {
-        Node *parent = &windows->nodes[context];
-        swap_followers(windows, parent, index,
-                       followers_above(windows, parent, windows->nodes[index].count));
     }
-    windows->nodes[index].count++;
     windows->nodes[index].position = windows->length;
     windows->nodes[context].total++;
     return index;
@@ -247,7 +306,7 @@ static int count_token(Windows *windows, int32_t token) {
         return -1;
     }
     if (reserve_nodes(windows, windows->n_open) < 0 ||
-        reserve_slots(windows, 2 * (uint32_t)windows->n_open) < 0) {
+        reserve_slots(windows, (FEW + 1) * (uint32_t)windows->n_open) < 0) {
         return -1;
     }
     int32_t shorter = ROOT;
@@ -281,12 +340,17 @@ void windows_start(Windows *windows) {
     windows->n_open = 1;
 }
 
+static int32_t last_follower(const Windows *windows, int32_t parent) {
+    const Node *node = &windows->nodes[parent];
+    Edge room;
+    return followers_of(node, &room)[node->n_followers - 1].node;
+}
+
 /* Frees a parent's last follower and all that hangs from it. */
-static void prune_last(Windows *windows, int32_t parent) {
-    int32_t top = parent;
+static void prune_last(Windows *windows, int32_t top) {
+    int32_t parent = top;
     for (;;) {
-        const Node *node = &windows->nodes[parent];
-        int32_t last = followers_of(node)[node->n_followers - 1];
+        int32_t last = last_follower(windows, parent);
         if (windows->nodes[last].n_followers > 0) {
             parent = last;
             continue;
@@ -301,12 +365,18 @@ static void prune_last(Windows *windows, int32_t parent) {
     }
 }
 
+/* Counts a follower once less, behind all that have its count; without a count it is gone. */
 static void decrement(Windows *windows, int32_t context, int32_t index) {
-    Node *parent = &windows->nodes[context], *node = &windows->nodes[index];
-    swap_followers(windows, parent, index, followers_above(windows, parent, node->count - 1) - 1);
-    node->count--;
-    parent->total--;
-    if (node->count == 0) {
+    Node *parent = &windows->nodes[context];
+    int32_t count = --parent->total;
+    if (parent->n_followers > 1) {
+        int32_t place = windows->nodes[index].place;
+        count = parent->followers.many[place].count - 1;
+        int32_t last = followers_above(parent, count) - 1;
+        swap_followers(windows, parent, place, last);
+        parent->followers.many[last].count = count;
+    }
+    if (count == 0) {
         prune_last(windows, context); /* nothing has a smaller count */
     }
 }
@@ -335,7 +405,7 @@ void windows_forget(Windows *windows, const int32_t *tokens, Py_ssize_t n_tokens
 
 void windows_free(Windows *windows) {
     for (int32_t index = 0; index < windows->n_nodes; index++) {
-        if (windows->nodes[index].room) {
+        if (windows->nodes[index].n_followers > 1) {
             PyMem_Free(windows->nodes[index].followers.many);
         }
     }
@@ -386,25 +456,20 @@ int32_t windows_follow(const Windows *windows, const int32_t *contexts, int32_t 
     return n_advanced;
 }
 
-int32_t counted(const Windows *windows, int32_t node, int32_t token) {
-    int32_t child = node == NONE ? NONE : find_follower(windows, node, token);
-    return child == NONE ? 0 : windows->nodes[child].count;
-}
-
 int32_t added(const Windows *windows, int32_t node, int32_t longer) {
     return windows->nodes[node].total - (longer == NONE ? 0 : windows->nodes[longer].total);
 }
 
 int kind(const Windows *windows, int32_t index, int32_t longer) {
     const Node *node = &windows->nodes[index];
-    const int32_t *followers = followers_of(node);
+    Edge room;
+    const Edge *edges = followers_of(node, &room);
     int32_t occurrences = added(windows, index, longer);
     if (occurrences == 1) {
         return SINGLE;
     }
-    for (int32_t at = 0; at < node->n_followers && at < ASKED; at++) {
-        const Node *child = &windows->nodes[followers[at]];
-        int32_t count = child->count - counted(windows, longer, child->token);
+    for (int32_t place = 0; place < node->n_followers && place < ASKED; place++) {
+        int32_t count = edges[place].count - counted(windows, longer, edges[place].token);
         if (count > 0) {
             return count == occurrences ? REPEATED : SEVERAL;
         }

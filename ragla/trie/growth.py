@@ -98,13 +98,13 @@ def grow(
         width = limits.width if node else limits.root_width
         token, depth = tree.token_ids[node], depths[node]
         found, group = _calibrated(tries, reached[node], token, depth, limits, beliefs)
-        if width < len(found):
-            found = sorted(found, key=lambda entry: -entry[0])[:width]
-        for probability, score, follower_token, follower in found:
-            share = probability * tree.probabilities[node]
-            if share >= LEAST:
-                heappush(heap, (-share, queued, node, follower_token, follower, group, score))
-                queued += 1
+        worth = [entry for entry in found if entry[0] * tree.probabilities[node] >= LEAST]
+        if width < len(worth):
+            worth = sorted(worth, key=lambda entry: -entry[0] * tree.probabilities[node])[:width]
+        for chance, score, follower_token, follower in worth:
+            share = chance * tree.probabilities[node]
+            heappush(heap, (-share, queued, node, follower_token, follower, group, score))
+            queued += 1
 
     if limits.max_depth > 0:
         queue(0)
