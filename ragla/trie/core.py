@@ -1,6 +1,6 @@
 """Chooses the compiled core where it was built, else its twins in Python; both give the same drafts.
 
-``RAGLA_CORE=python`` in the environment forces the twins, which are some fifty times slower. They also
+``RAGLA_CORE=python`` in the environment forces the twins, which take some twenty times as long. They also
 take more memory, so that less of a long prompt fits the drafter's cap.
 """
 
