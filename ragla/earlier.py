@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING
@@ -56,10 +57,11 @@ class EarlierAnswers:
 
     def _recall(self, store: AnswerStore) -> None:
         if self._drafter.answers is not None:
-            found = store.answers(self._tokenizer, self._vocabulary)
-            self._drafter.answers.restore(
-                (answer.name, KeptAnswer(answer.token_ids, answer.uses, answer.last_used)) for answer in found
-            )
+            with closing(store.recall(self._tokenizer, self._vocabulary)) as found:
+                self._drafter.answers.restore(
+                    (answer.name, KeptAnswer(answer.token_ids, answer.uses, answer.last_used))
+                    for answer in found
+                )
         self._drafter.relearn(store.beliefs(self._model))
         self._known_ranks = dict(store.ranks(self._model, self._vocabulary))
         self._drafter.ranks.update(self._known_ranks)

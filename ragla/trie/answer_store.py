@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -69,24 +68,26 @@ class AnswerStore:
 
     def answers(self, tokenizer: str | None = None, vocabulary: int = 1 << 31) -> list[StoredAnswer]:
         """The answers of one tokenizer, or all, best first; those with an id that is none are dropped."""
+        return list(self.recall(tokenizer, vocabulary))
+
+    def recall(self, tokenizer: str | None, vocabulary: int) -> Generator[StoredAnswer, None, None]:
+        """The same one by one, so that only those are read that are taken. Close it, or take all."""
         query = (
             "SELECT id, tokenizer, name, token_ids, checksum, uses, last_used FROM answers"
             " WHERE ? IS NULL OR tokenizer = ? ORDER BY uses DESC, last_used DESC, id DESC"
         )
-        found, wrong = [], []
+        made_from = "SELECT path, sha256 FROM made_from WHERE answer = ?"
+        wrong = []
         with self._guarded() as connection:
-            documents = defaultdict(list)
-            for answer, path, digest in connection.execute("SELECT * FROM made_from"):
-                documents[answer].append((path, digest))
             for row, *values in connection.execute(query, (tokenizer, tokenizer)):
-                answer = read_answer(*values, vocabulary=vocabulary, documents=tuple(documents[row]))
+                documents = tuple(connection.execute(made_from, (row,)))
+                answer = read_answer(*values, vocabulary=vocabulary, documents=documents)
                 if answer is None:
                     wrong.append((row,))
                 else:
-                    found.append(answer)
+                    yield answer
             with suppress(sqlite3.OperationalError):  # a lock; next time
                 connection.executemany("DELETE FROM answers WHERE id = ?", wrong)
-        return found
 
     def beliefs(self, model: str) -> dict[str, list[float]]:
         """A model's beliefs, lists of finite numbers by name."""
