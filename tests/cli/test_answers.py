@@ -77,7 +77,8 @@ def test_beliefs_and_second_thoughts_are_kept_with_the_answers(ragla: Ragla, own
             connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
             for table in ("answers", "beliefs", "ranks", "ranked_from")
         ]
-    assert counts[:2] == [1, 7]
+    assert counts[0] == 1
+    assert counts[1] >= 7
     assert counts[2] > 10
     assert counts[3] == 4
 
