@@ -11,8 +11,8 @@ from rich.text import Text
 
 if TYPE_CHECKING:
     from ragla.answer import Answer
-    from ragla.evidence import Source
     from ragla.decode.stats import DecodeStats
+    from ragla.evidence import Source
     from ragla.models import ModelRow
     from ragla.profiles import LoadedProfile
     from ragla.retrieve import IndexReport

@@ -9,9 +9,9 @@ import pytest
 
 from ragla import models, profiles, session
 from ragla.answer import Answerer
-from ragla.evidence import Evidence
 from ragla.config import Profile
 from ragla.errors import ModelUnavailable
+from ragla.evidence import Evidence
 from ragla.prompt import PromptPassage
 
 HANDBOOK = Path(__file__).parents[1] / "corpora" / "handbook"

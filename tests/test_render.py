@@ -13,8 +13,8 @@ from rich.text import Text
 
 from ragla import render
 from ragla.answer import Answer
-from ragla.evidence import Source
 from ragla.decode.stats import DecodeStats, StepStats
+from ragla.evidence import Source
 from ragla.models import ModelRow
 from ragla.profiles import load
 from ragla.retrieve import IndexReport

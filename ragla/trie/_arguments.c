@@ -200,7 +200,7 @@ static int read_extras(Growth *growth, PyObject *extras) {
 
 static int read_dict(PyObject *object, PyObject **dict) {
     if (!PyDict_Check(object)) {
-        return wrong_type("ranks and variants must be a dict", object);
+        return wrong_type("ranks, variants and going_on must be a dict", object);
     }
     *dict = object;
     return 0;
@@ -208,7 +208,7 @@ static int read_dict(PyObject *object, PyObject **dict) {
 
 /* The fields of growth.Beliefs. */
 static int read_beliefs(Growth *growth, PyObject *beliefs) {
-    if (!PyTuple_Check(beliefs) || PyTuple_GET_SIZE(beliefs) != 7) {
+    if (!PyTuple_Check(beliefs) || PyTuple_GET_SIZE(beliefs) != 8) {
         return wrong_type("beliefs must be a Beliefs", beliefs);
     }
     growth->frequent_confidence = PyFloat_AsDouble(PyTuple_GET_ITEM(beliefs, 2));
@@ -216,10 +216,11 @@ static int read_beliefs(Growth *growth, PyObject *beliefs) {
         read_doubles(PyTuple_GET_ITEM(beliefs, 1), 0, &growth->rank_confidence) < 0 ||
         read_doubles(PyTuple_GET_ITEM(beliefs, 3), 2 * CLASSES, &growth->calibration) < 0 ||
         read_dict(PyTuple_GET_ITEM(beliefs, 4), &growth->ranks) < 0 ||
-        read_extras(growth, PyTuple_GET_ITEM(beliefs, 5)) < 0) {
+        read_extras(growth, PyTuple_GET_ITEM(beliefs, 5)) < 0 ||
+        read_dict(PyTuple_GET_ITEM(beliefs, 6), &growth->variants) < 0) {
         return -1;
     }
-    return read_dict(PyTuple_GET_ITEM(beliefs, 6), &growth->variants);
+    return read_dict(PyTuple_GET_ITEM(beliefs, 7), &growth->going_on);
 }
 
 int read_arguments(Growth *growth, CoreState *state, PyObject *const *args) {

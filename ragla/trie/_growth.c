@@ -55,7 +55,7 @@ static int add(Growth *growth, int32_t token, double share, int32_t source, int3
         return 0;
     }
     *seat = (Seat){growth->stamp, (int32_t)growth->n_found};
-    growth->found[growth->n_found++] = (Follower){token, source, read, share, 0.0, 0.0};
+    growth->found[growth->n_found++] = (Follower){token, source, read, UNRANKED, 0, share, 0.0, 0.0};
     return 0;
 }
 
@@ -121,6 +121,7 @@ static int add_tries(Growth *growth, Py_ssize_t node, int32_t shortest, double *
 
 /* The second thoughts after the same token; `left` times what they leave is left. */
 static int add_ranks(Growth *growth, int32_t token, double *left) {
+    growth->ranked = 0;
     if (PyDict_GET_SIZE(growth->ranks) == 0) {
         return 0;
     }
@@ -144,6 +145,11 @@ static int add_ranks(Growth *growth, int32_t token, double *left) {
         int32_t ranked_token;
         failed = token_from(PySequence_Fast_GET_ITEM(ranked, rank), &ranked_token) < 0 ||
                  add(growth, ranked_token, *left * shares[rank], NO_SOURCE, 0) < 0;
+        if (!failed) {
+            Follower *follower = &growth->found[seat_of(growth, ranked_token)->follower];
+            follower->rank = follower->rank < (int32_t)rank ? follower->rank : (int32_t)rank;
+            growth->ranked = 1;
+        }
         used += shares[rank];
     }
     Py_DECREF(ranked);
@@ -230,10 +236,34 @@ static double logistic(double log_odds) {
     return 1.0 / (1.0 + exp(-log_odds > 700.0 ? 700.0 : -log_odds));
 }
 
+static int32_t standing(const Growth *growth, const Follower *follower) {
+    if (!growth->ranked) {
+        return 0;
+    }
+    return follower->rank == 0 ? 1 : follower->rank < 3 ? 2 : follower->rank != UNRANKED ? 3 : 4;
+}
+
+/* How likely an answer goes on after a token, 1 where that was not learned; negative with an exception set. */
+static double goes_on(const Growth *growth, int32_t token) {
+    if (PyDict_GET_SIZE(growth->going_on) == 0) {
+        return 1.0;
+    }
+    PyObject *key = PyLong_FromLong(token);
+    PyObject *found = key == NULL ? NULL : PyDict_GetItemWithError(growth->going_on, key);
+    Py_XDECREF(key);
+    if (found == NULL) {
+        return PyErr_Occurred() ? -1.0 : 1.0;
+    }
+    double value = PyFloat_AsDouble(found);
+    if (!PyErr_Occurred() && !(value > 0.0 && value <= 1.0)) {
+        PyErr_SetString(PyExc_ValueError, "going_on holds probabilities above 0");
+    }
+    return PyErr_Occurred() ? -1.0 : value;
+}
+
 /* Keeps the followers that are worth a thought, with calibrated chances that add up to at most 1. */
-static int calibrate(Growth *growth, int32_t group) {
+static int calibrate(Growth *growth, int32_t node_class, double going_on) {
     const double *values = growth->calibration.buf;
-    double slope = values[2 * group], offset = values[2 * group + 1];
     double mass = 0.0;
     Py_ssize_t n_kept = 0;
     for (Py_ssize_t at = 0; at < growth->n_found; at++) {
@@ -247,18 +277,20 @@ static int calibrate(Growth *growth, int32_t group) {
         }
         if (!forbidden) {
             const Follower *kept = n_kept > 0 ? &growth->found[n_kept - 1] : NULL;
-            if (kept != NULL && kept->share == follower.share) { /* rare followers of a context share alike */
+            follower.group = node_class * STANDINGS + standing(growth, &follower);
+            if (kept != NULL && kept->share == follower.share && kept->group == follower.group) { /* rare followers of a context share alike */
                 follower.score = kept->score;
                 follower.chance = kept->chance;
             } else {
                 follower.score = logit(follower.share);
+                double slope = values[2 * follower.group], offset = values[2 * follower.group + 1];
                 follower.chance = logistic(slope * follower.score + offset);
             }
             mass += follower.chance;
             growth->found[n_kept++] = follower;
         }
     }
-    mass = mass > 1.0 ? mass : 1.0;
+    mass = (mass > 1.0 ? mass : 1.0) / going_on;
     for (Py_ssize_t at = 0; at < n_kept; at++) {
         growth->found[at].chance /= mass;
     }
@@ -341,9 +373,10 @@ static Branch pop(Growth *growth) {
 
 /* Pushes what may come after a node. */
 static int queue(Growth *growth, Py_ssize_t node) {
-    int32_t group = calibration_class(growth, node);
     Py_ssize_t width = node ? growth->width : growth->root_width;
-    if (find_followers(growth, node) < 0 || calibrate(growth, group) < 0) {
+    double going_on = goes_on(growth, growth->tree[node].token);
+    if (going_on < 0.0 || find_followers(growth, node) < 0 ||
+        calibrate(growth, calibration_class(growth, node), going_on) < 0) {
         return -1;
     }
     keep_worthy(growth, growth->tree[node].probability);
@@ -352,8 +385,8 @@ static int queue(Growth *growth, Py_ssize_t node) {
     }
     for (Py_ssize_t at = 0; at < growth->n_found; at++) {
         const Follower *follower = &growth->found[at];
-        Branch branch = {follower->token, (int32_t)node, follower->source, follower->read, 0, group,
-                         follower->chance, follower->score, growth->n_pushed++};
+        Branch branch = {follower->token, (int32_t)node, follower->source, follower->read, 0,
+                         follower->group, follower->chance, follower->score, growth->n_pushed++};
         if (push(growth, branch) < 0) {
             return -1;
         }

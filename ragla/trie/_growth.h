@@ -5,12 +5,14 @@
 
 #include "_core.h"
 
-#define CLASSES 10
+#define STANDINGS 5 /* what the model itself thought of a token the last time it stood there */
+#define CLASSES (5 * 2 * STANDINGS)
+#define UNRANKED INT32_MAX
 #define NO_SOURCE (-1)
 
 /* A token that may come next, and the node it was read in. `share` is raw, `chance` calibrated. */
 typedef struct {
-    int32_t token, source, read;
+    int32_t token, source, read, rank, group; /* `rank`: among the second thoughts after the same token */
     double share, score, chance;
 } Follower;
 
@@ -44,7 +46,7 @@ typedef struct {
     Py_ssize_t n_tail, n_stops;
 
     /* beliefs */
-    PyObject *ranks, *variants; /* dicts, borrowed */
+    PyObject *ranks, *variants, *going_on; /* dicts, borrowed */
     Py_buffer *confidence;      /* of each trie */
     Py_buffer rank_confidence, calibration;
     double frequent_confidence;
@@ -67,6 +69,7 @@ typedef struct {
     Seat *seats; /* a power of two, at least twice as many as found */
     Py_ssize_t n_found, found_room, n_seats;
     uint32_t stamp;
+    int ranked; /* whether there are second thoughts after it */
     int32_t *longer; /* of each trie: the last context that was asked */
 } Growth;
 

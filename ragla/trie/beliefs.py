@@ -12,18 +12,19 @@ from collections import deque
 from collections.abc import Sequence
 from math import exp, isfinite
 
-from ragla.trie.growth import KINDS
+from ragla.trie.growth import CLASSES, KINDS
 
 CONFIDENCE_PRIOR = (0.0, 0.30, 0.50, 0.65, 0.72, 0.78, 0.82, 0.85, 0.90)  # by match length
 RANK_PRIOR = (0.32, 0.12, 0.07, 0.05, 0.04, 0.03, 0.02, 0.02)
 FREQUENT_PRIOR = 0.5
 ANCHOR_PRIOR = (0.08, 0.05, 0.03, 0.02)  # going on 0, 1, 2, 3 tokens behind the end of a broken copy
-RECENT_PRIOR = (0.02, 0.01, 0.01, 0.005)  # by rank, at the last position; each earlier one 0.8 of it
+RECENT_PRIOR = (0.02, 0.01, 0.01, 0.005)  # by rank, the best left out; each earlier position 0.8 of it
+BESIDE_PRIOR = (0.05, 0.03, 0.02, 0.02)  # by rank, on the likeliest branch not taken; each other 0.8 of it
 PRIOR_WEIGHT = 10.0  # observations a prior is worth
 LEAST_RATE = 0.03
-CLASSES = 10
 OFFSET_RATE, SLOPE_RATE = 0.05, 0.01
 SLOPES = (0.5, 1.5)
+MOST_ENDINGS = 200  # occurrences of a token after which its counts are halved
 MOST_OFFSET = 20.0  # of a calibration that is taken up again; log-odds of any share lie within 12
 
 
@@ -71,15 +72,19 @@ def length_confidences(order: int) -> Means:
 
 
 class Calibration:
-    """From a share's log-odds to a probability: slope and offset of each class."""
+    """From a share's log-odds to a probability: slope and offset of each class.
+
+    Nodes are in one class where the longest match is about as long, both are the root or neither is, and
+    the model itself thought as well of the token the last time that it stood there.
+    """
 
     def __init__(self) -> None:
         self.values = array("d", [1.0, 0.0] * CLASSES)
 
-    def observe(self, group: int, score: float, hit: bool) -> None:
-        """One step of gradient descent on the log loss."""
+    def observe(self, group: int, score: float, hit: bool, going_on: float = 1.0) -> None:
+        """One step of gradient descent; ``going_on``: how likely the answer was not to end there."""
         slope, offset = self.values[2 * group], self.values[2 * group + 1]
-        error = hit - 1.0 / (1.0 + exp(-(slope * score + offset)))
+        error = hit - going_on / (1.0 + exp(-(slope * score + offset)))
         slope = min(max(slope + SLOPE_RATE * error * score, SLOPES[0]), SLOPES[1])
         self.values[2 * group], self.values[2 * group + 1] = slope, offset + OFFSET_RATE * error
 
@@ -99,41 +104,85 @@ class Calibration:
         return True
 
 
-class Recent:
-    """The model's second thoughts at the last positions: what it nearly said it often says soon."""
+class Endings:
+    """After which tokens answers end: a copy goes on at a full stop, the answer often does not.
 
-    lags = 6
-    ranks = 4  # the first four after the best
+    ``going_on``: for each token that ended an answer, how likely an answer goes on after it.
+    """
 
     def __init__(self) -> None:
+        self.going_on: dict[int, float] = {}
+        self._counts: dict[int, tuple[int, int]] = {}  # how often it was the end, and how often it came
+
+    def observe(self, answer_ids: Sequence[int], *, ended: bool) -> None:
+        """See a whole answer, without its end-of-sequence token; ``ended``: it ended by itself."""
+        if ended and answer_ids:
+            ends, came = self._counts.get(answer_ids[-1], (0, 0))
+            self._counts[answer_ids[-1]] = ends + 1, came
+        for token, (ends, came) in self._counts.items():
+            self._count(token, ends, came + answer_ids.count(token))
+
+    def _count(self, token: int, ends: int, came: int) -> None:
+        if came > MOST_ENDINGS:  # the old fades
+            ends, came = ends // 2, came // 2
+        self._counts[token] = ends, came
+        self.going_on[token] = 1.0 - ends / (came + 1.0)
+
+    def learned(self) -> list[float]:
+        """A token, how often it was the end and how often it came, token after token."""
+        return [float(number) for token, counts in self._counts.items() for number in (token, *counts)]
+
+    def relearn(self, learned: Sequence[float]) -> bool:
+        """Take up what ``learned`` gave; False, and nothing changes, where it is none of these counts."""
+        if len(learned) % 3 or not all(number >= 0.0 and number.is_integer() for number in learned):
+            return False
+        rows = list(zip(learned[::3], learned[1::3], learned[2::3], strict=True))
+        if not all(ends <= came <= MOST_ENDINGS for _, ends, came in rows):
+            return False
+        for token, ends, came in rows:
+            self._count(int(token), int(ends), int(came))
+        return True
+
+
+class Nearby:
+    """Second thoughts of the model near the text's end, a few rows of ids, the row nearest first.
+
+    They stand for what the model nearly said at the last positions, which it often says soon, or for what
+    it would have said next on the branches of a draft that it did not take.
+    """
+
+    rows = 6
+    ranks = len(RECENT_PRIOR)
+
+    def __init__(self, prior: Sequence[float]) -> None:
         self.confidence = Means(
-            [RECENT_PRIOR[rank] * 0.8**lag for lag in range(self.lags) for rank in range(self.ranks)],
+            [prior[rank] * 0.8**row for row in range(self.rows) for rank in range(self.ranks)],
             least_rate=0.005,
             weight=200.0,
         )
-        self._rows: deque[Sequence[int]] = deque(maxlen=self.lags)
+        self._rows: deque[Sequence[int]] = deque(maxlen=self.rows)
 
     def clear(self) -> None:
         """Forget the rows; the confidences stay."""
         self._rows.clear()
 
     def add(self, best_ids: Sequence[int]) -> None:
-        """Take the best ids at one more position, best first."""
-        self._rows.appendleft(best_ids[1 : 1 + self.ranks])
+        """Take one more row, best first; it is the nearest."""
+        self._rows.appendleft(best_ids[: self.ranks])
 
     def shares(self) -> list[tuple[int, float]]:
         """Tokens, and how likely each comes next where nothing better is known."""
         return [
-            (token, self.confidence[lag * self.ranks + rank])
-            for lag, row in enumerate(self._rows)
+            (token, self.confidence[place * self.ranks + rank])
+            for place, row in enumerate(self._rows)
             for rank, token in enumerate(row)
         ]
 
     def observe(self, token: int) -> None:
         """See what came where nothing better was known."""
-        for lag, row in enumerate(self._rows):
+        for place, row in enumerate(self._rows):
             for rank, near in enumerate(row):
-                self.confidence.observe(lag * self.ranks + rank, near == token)
+                self.confidence.observe(place * self.ranks + rank, near == token)
 
 
 class Anchor:

@@ -37,7 +37,8 @@ SOURCES = (
 
 ``prompt``; ``documents``: parent documents and passages that did not fit; ``answer`` so far; ``answers``
 to earlier questions; ``recycled``: the model's second thoughts after the same token, from ``rejected``
-draft nodes and prompt positions (``prompt-ranks``) too; ``recent``: those at the last positions;
+draft nodes and prompt positions (``prompt-ranks``) too; ``rejected`` is also what the model would have
+said next on the branches it did not take; ``recent``: its second thoughts at the last positions;
 ``anchor``: where a broken copy may go on; ``frequent`` tokens.
 """
 
@@ -102,7 +103,10 @@ class Drafter:
         self.rank_confidence = beliefs.Means(beliefs.RANK_PRIOR)
         self.frequent_confidence = beliefs.Means([beliefs.FREQUENT_PRIOR])
         self.calibration = beliefs.Calibration()
-        self.recent = beliefs.Recent()
+        self.endings = beliefs.Endings()
+        self._forbidden: frozenset[int] = frozenset()
+        self.recent = beliefs.Nearby(beliefs.RECENT_PRIOR)
+        self.beside = beliefs.Nearby(beliefs.BESIDE_PRIOR)
         self.anchor = beliefs.Anchor()
         self.begin([])
 
@@ -129,6 +133,8 @@ class Drafter:
                 self._spare_memory()
         self.anchor.clear(self._read)
         self.recent.clear()
+        self.beside.clear()
+        self._beside: list[int] = []
         self._tail = list(prompt_ids[-TAIL:])
         self.variants = {} if alike is None else self._variants(alike)
         for source in self._sources:
@@ -168,6 +174,7 @@ class Drafter:
         """Go on by tokens that are part of the answer."""
         for token in token_ids:
             self._observe(token)
+            self.beside.clear()  # it spoke of one position only
             self._follow(token)
             self._tail.append(token)
         del self._tail[:-TAIL]
@@ -182,6 +189,7 @@ class Drafter:
             self.rank_confidence.observe(rank, best == token)
         if token not in near:
             self.recent.observe(token)
+            self.beside.observe(token)
             self.anchor.observe(token)
             self.frequent_confidence.observe(0, self.question.trie.windows.known(token))
 
@@ -216,9 +224,15 @@ class Drafter:
             return
         taken = set(accepted)
         visited = taken | {0}
+        last = accepted[-1] if accepted else 0
+        untaken = [node for node in range(1, len(tree)) if tree.parents[node] == last]
+        self._beside = untaken[: beliefs.Nearby.rows]  # nodes come likeliest first
         for node in range(1, len(tree)):
-            if tree.parents[node] in visited:
-                self.calibration.observe(self._tree.classes[node], self._tree.scores[node], node in taken)
+            parent = tree.parents[node]
+            if parent in visited:
+                going_on = self.endings.going_on.get(tree.token_ids[parent], 1.0)
+                group, score = self._tree.classes[node], self._tree.scores[node]
+                self.calibration.observe(group, score, node in taken, going_on)
         if self.answers is not None:
             self._credit(self.answers, tree, accepted, self._tree.sources)
         self._tree = None
@@ -253,7 +267,11 @@ class Drafter:
                     self._rank(token, best)
         if "recent" not in self.without:
             for row in range(len(token_ids)) if visited is None else visited:
-                self.recent.add(best_ids[row])
+                self.recent.add(best_ids[row][1:])  # the best came true
+        beside, self._beside = self._beside, []
+        if "rejected" not in self.without and visited is not None:
+            for row in reversed(beside):
+                self.beside.add(best_ids[row])
 
     def recycle_prompt(self, token_ids: Sequence[int], best_ids: Sequence[Sequence[int]]) -> None:
         """Remember the ids the model ranked best after tokens of the prompt."""
@@ -272,8 +290,8 @@ class Drafter:
         """Forget earlier answers and recycled ids; beliefs stay."""
         self.forget_ranks()
         if self.answers is not None:
-            for name in list(self.answers.kept):
-                self.answers.remove(name)
+            self.answers.clear()
+            self._sources[1].contexts = self.answers.trie.contexts(self._tail)
 
     def forget_ranks(self) -> None:
         """Forget the recycled ids; what was learned about how far to trust them stays."""
@@ -289,25 +307,34 @@ class Drafter:
             if name in learned:
                 learner.relearn(learned[name])
 
-    def _learners(self) -> dict[str, beliefs.Means | beliefs.Calibration]:
+    def _learners(self) -> dict[str, beliefs.Means | beliefs.Calibration | beliefs.Endings]:
         named = zip(("question", "answers"), self._sources, strict=False)
         return {
             **{name: source.confidence for name, source in named},
             "ranks": self.rank_confidence,
             "frequent": self.frequent_confidence,
             "recent": self.recent.confidence,
+            "beside": self.beside.confidence,
             "anchor": self.anchor.confidence,
             "calibration": self.calibration,
+            "endings": self.endings,
         }
 
-    def end(self, answer_ids: Sequence[int], name: str | None = None) -> None:
-        """Keep a finished answer for later questions; without a name it is named after its tokens."""
+    def end(self, answer_ids: Sequence[int], name: str | None = None, *, ended: bool = False) -> None:
+        """Keep a finished answer for later questions; without a name it is named after its tokens.
+
+        ``ended``: it ended by itself, not by a limit or a stop string. An answer whose last token may not
+        be drafted, which is how end-of-sequence tokens are known here, did so anyway.
+        """
+        spoken = [token for token in answer_ids if token not in self._forbidden]
+        self.endings.observe(spoken, ended=ended or spoken != list(answer_ids))
         if self.answers is not None and answer_ids:
             self.answers.keep(answer_ids, name)
             self._sources[1].contexts = self.answers.trie.contexts(self._tail)
 
     def draft(self, last_token: int, limits: DraftLimits) -> DraftTree:
         """The best tree of at most ``limits.budget`` nodes after ``last_token``, likeliest node first."""
+        self._forbidden = limits.forbidden
         everywhere = limits.budget
         bounds = Limits(
             limits.budget,
@@ -333,6 +360,7 @@ class Drafter:
         extras: list[tuple[int, float]] = []
         if "recent" not in self.without:
             extras += self.recent.shares()
+        extras += self.beside.shares()
         if "anchor" not in self.without:
             extras += self.anchor.shares()
         return Beliefs(
@@ -343,4 +371,5 @@ class Drafter:
             self.ranks,
             extras,
             self.variants,
+            self.endings.going_on,
         )

@@ -25,6 +25,8 @@ KINDS = 3
 FREQUENT = 16  # tokens drafted for no better reason than their frequency
 LEAST = 1e-3  # a branch below this is not worth a heap entry
 NO_SOURCE = -1
+LENGTH_CLASSES, STANDINGS = 5, 5
+CLASSES = LENGTH_CLASSES * 2 * STANDINGS  # of calibration
 
 
 class Limits(NamedTuple):
@@ -49,6 +51,7 @@ class Beliefs(NamedTuple):
 
     ``ranks``: token → the ids that the model ranked best after it. ``extras``: tokens and their shares
     of what is left, after the text only. ``variants``: token → a token that is written alike.
+    ``going_on``: token → how likely an answer does not end after it, where that was learned.
     """
 
     confidence: Sequence[Sequence[float]]
@@ -58,6 +61,7 @@ class Beliefs(NamedTuple):
     ranks: dict[int, Sequence[int]]
     extras: Sequence[tuple[int, float]]
     variants: dict[int, int]
+    going_on: dict[int, float]
 
 
 class Grown(NamedTuple):
@@ -82,6 +86,16 @@ class Follower(NamedTuple):
     position: int
 
 
+class Chance(NamedTuple):
+    """A follower with its calibrated probability, and what the calibration was applied to."""
+
+    value: float
+    token: int
+    follower: Follower
+    group: int
+    score: float
+
+
 def grow(
     tries: Sequence[Windows], states: Sequence[Contexts], last_token: int, limits: Limits, beliefs: Beliefs
 ) -> Grown:
@@ -90,37 +104,37 @@ def grow(
         trie.check(state)
     tree = Grown([last_token], [-1], [1.0], [NO_SOURCE], [0], [0], [0.0])
     depths, reached = [0], [list(states)]
-    heap: list[tuple[float, int, int, int, Follower, int, float]] = []
+    heap: list[tuple[float, int, int, Chance]] = []
     queued = 0
 
     def queue(node: int) -> None:
         nonlocal queued
         width = limits.width if node else limits.root_width
         token, depth = tree.token_ids[node], depths[node]
-        found, group = _calibrated(tries, reached[node], token, depth, limits, beliefs)
-        worth = [entry for entry in found if entry[0] * tree.probabilities[node] >= LEAST]
+        found = _calibrated(tries, reached[node], token, depth, limits, beliefs)
+        worth = [(chance.value * tree.probabilities[node], chance) for chance in found]
+        worth = [entry for entry in worth if entry[0] >= LEAST]
         if width < len(worth):
-            worth = sorted(worth, key=lambda entry: -entry[0] * tree.probabilities[node])[:width]
-        for chance, score, follower_token, follower in worth:
-            share = chance * tree.probabilities[node]
-            heappush(heap, (-share, queued, node, follower_token, follower, group, score))
+            worth = sorted(worth, key=lambda entry: -entry[0])[:width]
+        for share, chance in worth:
+            heappush(heap, (-share, queued, node, chance))
             queued += 1
 
     if limits.max_depth > 0:
         queue(0)
     while heap and len(tree.token_ids) < limits.budget:
-        negative, _, parent, token, follower, group, score = heappop(heap)
-        tree.token_ids.append(token)
+        negative, _, parent, chance = heappop(heap)
+        tree.token_ids.append(chance.token)
         tree.parents.append(parent)
         tree.probabilities.append(-negative)
-        tree.sources.append(follower.source)
-        tree.positions.append(follower.position)
-        tree.classes.append(group)
-        tree.scores.append(score)
+        tree.sources.append(chance.follower.source)
+        tree.positions.append(chance.follower.position)
+        tree.classes.append(chance.group)
+        tree.scores.append(chance.score)
         node = len(depths)
         depths.append(depths[parent] + 1)
         reached.append([
-            step(trie, state, token, beliefs.variants)
+            step(trie, state, chance.token, beliefs.variants)
             for trie, state in zip(tries, reached[parent], strict=True)
         ])  # fmt: skip
         if depths[node] < limits.max_depth and not _stopped(tree, node, limits):
@@ -203,22 +217,22 @@ def _calibrated(
     depth: int,
     limits: Limits,
     beliefs: Beliefs,
-) -> tuple[list[tuple[float, float, int, Follower]], int]:
-    """Followers worth a thought as (probability, score, token, follower), and their calibration class."""
-    group = calibration_class(state, depth)
-    slope, offset = beliefs.calibration[2 * group], beliefs.calibration[2 * group + 1]
-    scores: dict[int, float] = {}
-    chances: dict[int, float] = {}
-    found = followers(tries, state, token, depth, limits, beliefs)
-    for candidate, follower in found.items():
-        if follower.share >= LEAST and candidate not in limits.forbidden:
-            scores[candidate] = score = logit(follower.share)
-            chances[candidate] = logistic(slope * score + offset)
+) -> list[Chance]:
+    """Followers worth a thought; their probabilities add up to 1 at most."""
+    node_class = calibration_class(state, depth)
+    best = list(beliefs.ranks.get(token, ()))[: len(beliefs.rank_confidence)]
+    found: list[Chance] = []
     mass = 0.0
-    for chance in chances.values():  # not sum(), whose last bit depends on Python's version
-        mass += chance
-    mass = max(mass, 1.0)
-    return [(chances[key] / mass, scores[key], key, found[key]) for key in chances], group
+    for candidate, follower in followers(tries, state, token, depth, limits, beliefs).items():
+        if follower.share >= LEAST and candidate not in limits.forbidden:
+            group = node_class * STANDINGS + standing(candidate, best)
+            slope, offset = beliefs.calibration[2 * group], beliefs.calibration[2 * group + 1]
+            score = logit(follower.share)
+            value = logistic(slope * score + offset)
+            mass += value
+            found.append(Chance(value, candidate, follower, group, score))
+    mass = max(mass, 1.0) / beliefs.going_on.get(token, 1.0)
+    return [chance._replace(value=chance.value / mass) for chance in found]
 
 
 def calibration_class(state: Sequence[Contexts], depth: int) -> int:
@@ -230,6 +244,16 @@ def calibration_class(state: Sequence[Contexts], depth: int) -> int:
             k -= 1
         longest = max(longest, k)
     return 2 * min(longest.bit_length(), 4) + (depth > 0)
+
+
+def standing(token: int, best: Sequence[int]) -> int:
+    """What the model itself thought of a token the last time: nothing known, best, next two, one of the
+    others it ranked, none of them."""
+    if not best:
+        return 0
+    if token not in best:
+        return 4
+    return (1, 2, 2)[best.index(token)] if best.index(token) < 3 else 3
 
 
 def logit(share: float) -> float:

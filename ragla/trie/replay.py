@@ -49,8 +49,8 @@ class Rule(Protocol):
         """
         ...
 
-    def end(self, answer_ids: Sequence[int]) -> None:
-        """The answer is finished."""
+    def end(self, answer_ids: Sequence[int], *, ended: bool) -> None:
+        """The answer is finished; ``ended``: by itself, not by a limit. It has no end-of-sequence token."""
         ...
 
 
@@ -123,7 +123,8 @@ def replay(
 
     ``best_ids[i]`` are the model's best ids at the position of ``answer_ids[i]``, best first. Only those
     are known: neither the prompt's nor those of rejected nodes are recycled. The answer ends without its
-    end-of-sequence token. What was recycled on earlier answers is forgotten.
+    end-of-sequence token, by itself where ``best_ids`` has a row for that token. What was recycled on
+    earlier answers is forgotten.
     """
     forget_ranks: Callable[[], None] = getattr(rule, "forget_ranks", _nothing)
     forget_ranks()
@@ -153,7 +154,7 @@ def replay(
                 )
             )
         at += len(chosen)
-    rule.end(answer_ids)
+    rule.end(answer_ids, ended=len(best_ids) > len(answer_ids))
 
 
 def _walk(tree: DraftTree, answer_ids: Sequence[int], at: int) -> tuple[list[int], list[int]]:

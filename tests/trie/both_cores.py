@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ragla.trie import windows as python_core
-from ragla.trie.growth import KINDS, Beliefs, Limits
+from ragla.trie.growth import CLASSES, KINDS, Beliefs, Limits
 
 try:
     from ragla.trie import _core as compiled_core
@@ -25,8 +25,8 @@ each_core = pytest.mark.parametrize(
 def prior(order: int = 8, **changes: Any) -> Beliefs:
     """What a drafter believes before it has learned anything."""
     confidence = array("d", [0.1 * min(9, k) for k in range(order + 1) for _ in range(KINDS)])
-    calibration = array("d", [1.0, 0.0] * 10)
-    return Beliefs([confidence], array("d", [0.3, 0.1]), 0.5, calibration, {}, [], {})._replace(**changes)
+    calibration = array("d", [1.0, 0.0] * CLASSES)
+    return Beliefs([confidence], array("d", [0.3, 0.1]), 0.5, calibration, {}, [], {}, {})._replace(**changes)
 
 
 def limited(budget: int = 64, **changes: Any) -> Limits:

@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragla.trie import core, growth, windows
-from ragla.trie.growth import KINDS, Beliefs, Grown, Limits
+from ragla.trie.growth import CLASSES, KINDS, Beliefs, Grown, Limits
 from tests.trie.both_cores import compiled_core, limited, needs_core, prior
 
 TOKENS = st.integers(0, 5)
@@ -172,10 +172,11 @@ def beliefs(draw: st.DrawFn, orders: list[int]) -> Beliefs:
         [means((order + 1) * KINDS) for order in orders],
         means(draw(st.integers(0, 8))),
         draw(SHARES),
-        array("d", [number for pair in calibration for number in pair]),
+        array("d", [number for pair in calibration for number in pair] * (CLASSES // 10)),
         draw(st.dictionaries(TOKENS, st.lists(st.integers(0, 90), max_size=9), max_size=6)),
         draw(st.lists(st.tuples(st.integers(0, 9), SHARES), max_size=6)),
         draw(st.dictionaries(st.integers(0, 90), TOKENS, max_size=9)),
+        draw(st.dictionaries(TOKENS, st.floats(0.01, 1.0), max_size=4)),
     )
 
 
@@ -244,6 +245,6 @@ def test_confidences_without_bounds_draft_the_same() -> None:
     twins.insert([1, 2, 3, 1])
     twins.match([1])
     for offset in (-1e6, -800.0, 800.0, 1e6):
-        belief = prior(2, calibration=array("d", [1.0, offset] * 10))
+        belief = prior(2, calibration=array("d", [1.0, offset] * CLASSES))
         slow, fast = grown_twice([twins], 1, limited(), belief)
         assert bits(fast) == bits(slow)

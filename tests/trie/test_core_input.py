@@ -120,7 +120,7 @@ def test_wrong_arguments_are_refused() -> None:
         (ValueError, [[trie], [contexts], 2, limited(), prior(confidence=[])]),
         (ValueError, [[trie], [contexts], 2, limited(), prior(confidence=[short])]),
         (ValueError, [[trie], [contexts], 2, limited(), prior(calibration=short)]),
-        (TypeError, [[trie], [contexts], 2, limited(), prior(calibration=[1.0] * 20)]),
+        (TypeError, [[trie], [contexts], 2, limited(), prior(calibration=[1.0] * 100)]),
         (TypeError, [[trie], [contexts], 2, limited(), prior(calibration=array("f", [1.0] * 80))]),
         (TypeError, [[trie], [contexts], 2, limited(), prior(rank_confidence=b"12345678")]),
     ]
@@ -181,8 +181,8 @@ from array import array
 from ragla.trie import _core
 from ragla.trie.growth import Beliefs, Limits
 
-calibration = array("d", [1.0, 0.0] * 10)
-beliefs = Beliefs([array("d", [0.5] * 27)], array("d", [0.3]), 0.5, calibration, {2: [5]}, [], {})
+calibration = array("d", [1.0, 0.0] * 50)
+beliefs = Beliefs([array("d", [0.5] * 27)], array("d", [0.3]), 0.5, calibration, {2: [5]}, [], {}, {})
 limits = Limits(16, 8, 16, 16, frozenset([9]), frozenset([8]), [[7, 7]], [1, 2])
 trie = _core.Windows(8)
 

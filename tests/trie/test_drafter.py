@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragla.trie import SOURCES, Answers, Drafter, DraftLimits, DraftTree, Origin
-from ragla.trie.growth import KINDS
+from ragla.trie.growth import CLASSES, KINDS
 from ragla.trie.windows import SINGLE
 
 TOKENS = st.integers(0, 6)
@@ -377,7 +377,7 @@ def test_an_occurrence_is_evidence_once() -> None:
     """One passage read once is no surer because each of its shorter contexts says the same."""
     drafter = Drafter(without=LITERAL)
     drafter.begin([*range(10, 30), 1, *range(10, 18)])
-    drafter.calibration.values[:] = array("d", [1.0, 0.0] * 10)
+    drafter.calibration.values[:] = array("d", [1.0, 0.0] * CLASSES)
     tree = drafter.draft(17, DraftLimits(budget=2))
     assert tree.token_ids == [17, 18]
     assert tree.probabilities[1] == pytest.approx(drafter.question.confidence[8 * KINDS + SINGLE])
@@ -424,3 +424,51 @@ def test_drafting_does_not_slow_with_the_prompt() -> None:
         return min(times)
 
     assert seconds(25_000) < 20 * seconds(250) + 0.005
+
+
+def test_an_answer_is_expected_to_end_where_answers_ended_before() -> None:
+    """After a full stop a copy goes on, the answer often does not."""
+    stop, end = 9, 0
+    prompt = [1, 2, 3, stop, 4, 5, 6, 7, 8, 1]
+    limits = DraftLimits(budget=6, forbidden=frozenset([end]))
+
+    def beyond(drafter: Drafter) -> float:
+        drafter.begin(prompt)
+        tree = drafter.draft(1, limits)
+        return tree.probabilities[tree.token_ids.index(4)] / tree.probabilities[tree.token_ids.index(stop)]
+
+    for ended in ([2, 3, stop, end], [2, 3, stop]):
+        drafter = Drafter(without=LITERAL)
+        before = beyond(drafter)
+        for _ in range(5):
+            drafter.draft(1, limits)
+            drafter.end(ended)
+        assert (beyond(drafter) < before / 2) == (ended[-1] == end)
+        fresh = Drafter(without=LITERAL)
+        fresh.relearn(drafter.learned())
+        assert fresh.endings.going_on == drafter.endings.going_on
+
+
+def test_what_the_model_would_have_said_beside_the_path_is_drafted_next() -> None:
+    drafter = Drafter(without=LITERAL)
+    drafter.begin([1, 2, 3, 1])
+    tree = drafter.draft(1, DraftLimits(budget=2))
+    assert tree.token_ids == [1, 2]
+    drafter.learn(tree, [])
+    drafter.commit([7])
+    drafter.recycle(tree.token_ids, [[7, 8], [50, 51]], visited=[0])
+    assert drafter.draft(7, DraftLimits(budget=3)).token_ids == [7, 50, 51]
+    drafter.commit([9])
+    assert len(drafter.draft(9, DraftLimits(budget=3))) == 1  # it spoke of one position only
+
+
+def test_a_step_without_a_draft_recycles_no_row_of_the_last_one() -> None:
+    drafter = Drafter()
+    drafter.begin([1, 2, 3, 1])
+    tree = drafter.draft(1, DraftLimits())
+    drafter.learn(tree, [])
+    for _ in range(2):
+        drafter.commit([7])
+        drafter.recycle(tree.token_ids, [[7, 8]] * len(tree), visited=[0])
+        tree = DraftTree([7])
+        drafter.learn(tree, [])

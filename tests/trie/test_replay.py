@@ -48,7 +48,7 @@ class Notes:
     def forget_ranks(self) -> None:
         self.calls.append(("forget",))
 
-    def end(self, answer_ids: Sequence[int]) -> None:
+    def end(self, answer_ids: Sequence[int], *, ended: bool) -> None:
         self.calls.append(("end", list(answer_ids)))
 
 

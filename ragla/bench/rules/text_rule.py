@@ -21,7 +21,7 @@ class TextRule:
     ) -> None:
         """The model's other ids are not used."""
 
-    def end(self, answer_ids: Sequence[int]) -> None:
+    def end(self, answer_ids: Sequence[int], *, ended: bool) -> None:
         """Nothing is kept."""
 
 

@@ -66,5 +66,5 @@ class TokenRecycling:
         """Begin with an empty matrix."""
         self.best.clear()
 
-    def end(self, answer_ids: Sequence[int]) -> None:
+    def end(self, answer_ids: Sequence[int], *, ended: bool) -> None:
         """Nothing is kept but the matrix."""
