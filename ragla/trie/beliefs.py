@@ -8,18 +8,14 @@ of a tree's probabilities an honest count of the tokens to come.
 from __future__ import annotations
 
 from array import array
-from collections import deque
 from collections.abc import Sequence
 from math import exp, isfinite
 
 from ragla.trie.growth import CLASSES, KINDS
 
 CONFIDENCE_PRIOR = (0.0, 0.30, 0.50, 0.65, 0.72, 0.78, 0.82, 0.85, 0.90)  # by match length
-RANK_PRIOR = (0.32, 0.12, 0.07, 0.05, 0.04, 0.03, 0.02, 0.02)
 FREQUENT_PRIOR = 0.5
 ANCHOR_PRIOR = (0.08, 0.05, 0.03, 0.02)  # going on 0, 1, 2, 3 tokens behind the end of a broken copy
-RECENT_PRIOR = (0.02, 0.01, 0.01, 0.005)  # by rank, the best left out; each earlier position 0.8 of it
-BESIDE_PRIOR = (0.05, 0.03, 0.02, 0.02)  # by rank, on the likeliest branch not taken; each other 0.8 of it
 PRIOR_WEIGHT = 10.0  # observations a prior is worth
 LEAST_RATE = 0.03
 OFFSET_RATE, SLOPE_RATE = 0.05, 0.01
@@ -142,47 +138,6 @@ class Endings:
         for token, ends, came in rows:
             self._count(int(token), int(ends), int(came))
         return True
-
-
-class Nearby:
-    """Second thoughts of the model near the text's end, a few rows of ids, the row nearest first.
-
-    They stand for what the model nearly said at the last positions, which it often says soon, or for what
-    it would have said next on the branches of a draft that it did not take.
-    """
-
-    rows = 6
-    ranks = len(RECENT_PRIOR)
-
-    def __init__(self, prior: Sequence[float]) -> None:
-        self.confidence = Means(
-            [prior[rank] * 0.8**row for row in range(self.rows) for rank in range(self.ranks)],
-            least_rate=0.005,
-            weight=200.0,
-        )
-        self._rows: deque[Sequence[int]] = deque(maxlen=self.rows)
-
-    def clear(self) -> None:
-        """Forget the rows; the confidences stay."""
-        self._rows.clear()
-
-    def add(self, best_ids: Sequence[int]) -> None:
-        """Take one more row, best first; it is the nearest."""
-        self._rows.appendleft(best_ids[: self.ranks])
-
-    def shares(self) -> list[tuple[int, float]]:
-        """Tokens, and how likely each comes next where nothing better is known."""
-        return [
-            (token, self.confidence[place * self.ranks + rank])
-            for place, row in enumerate(self._rows)
-            for rank, token in enumerate(row)
-        ]
-
-    def observe(self, token: int) -> None:
-        """See what came where nothing better was known."""
-        for place, row in enumerate(self._rows):
-            for rank, near in enumerate(row):
-                self.confidence.observe(place * self.ranks + rank, near == token)
 
 
 class Anchor:

@@ -7,56 +7,17 @@ The trees are grown in ``growth.py`` (or the compiled core), from counts in ``wi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
 
 from ragla.trie import beliefs
 from ragla.trie.answers import Answers
 from ragla.trie.core import Contexts, grow, step
 from ragla.trie.draft_tree import DraftTree
 from ragla.trie.growth import KINDS, NO_SOURCE, Beliefs, Grown, Limits
+from ragla.trie.limits import SOURCES, DraftLimits
+from ragla.trie.thoughts import SecondThoughts
 from ragla.trie.token_trie import TokenTrie
 
-Shape = Literal["tree", "parallel", "single"]
-MAX_RANKED = 20_000  # tokens with recycled ranks; the one not seen for the longest time leaves
 TAIL = 32  # tokens of the text that are kept at hand: contexts and stop sequences are shorter
-
-SOURCES = (
-    "prompt",
-    "documents",
-    "answer",
-    "answers",
-    "recycled",
-    "rejected",
-    "prompt-ranks",
-    "recent",
-    "anchor",
-    "frequent",
-)
-"""What drafts come from, each of which can be switched off.
-
-``prompt``; ``documents``: parent documents and passages that did not fit; ``answer`` so far; ``answers``
-to earlier questions; ``recycled``: the model's second thoughts after the same token, from ``rejected``
-draft nodes and prompt positions (``prompt-ranks``) too; ``rejected`` is also what the model would have
-said next on the branches it did not take; ``recent``: its second thoughts at the last positions;
-``anchor``: where a broken copy may go on; ``frequent`` tokens.
-"""
-
-
-@dataclass(frozen=True)
-class DraftLimits:
-    """What bounds a draft: nodes (node 0 included), depth, form, and tokens.
-
-    ``forbidden`` tokens are never drafted. One of ``barred_anchors`` alone is no context. Nothing is
-    drafted behind one of the token sequences ``stops``.
-    """
-
-    budget: int = 64
-    max_depth: int = 64
-    shape: Shape = "tree"
-    forbidden: frozenset[int] = frozenset()
-    barred_anchors: frozenset[int] = frozenset()
-    stops: tuple[tuple[int, ...], ...] = ()
 
 
 class Source:
@@ -99,14 +60,11 @@ class Drafter:
         if self.answers is not None:
             self._sources.append(Source(self.answers.trie))
         self.question_mebibytes = question_mebibytes
-        self.ranks: dict[int, Sequence[int]] = {}
-        self.rank_confidence = beliefs.Means(beliefs.RANK_PRIOR)
+        self.thoughts = SecondThoughts(self.without)
         self.frequent_confidence = beliefs.Means([beliefs.FREQUENT_PRIOR])
         self.calibration = beliefs.Calibration()
         self.endings = beliefs.Endings()
         self._forbidden: frozenset[int] = frozenset()
-        self.recent = beliefs.Nearby(beliefs.RECENT_PRIOR)
-        self.beside = beliefs.Nearby(beliefs.BESIDE_PRIOR)
         self.anchor = beliefs.Anchor()
         self.begin([])
 
@@ -132,9 +90,7 @@ class Drafter:
             except MemoryError:
                 self._spare_memory()
         self.anchor.clear(self._read)
-        self.recent.clear()
-        self.beside.clear()
-        self._beside: list[int] = []
+        self.thoughts.begin()
         self._tail = list(prompt_ids[-TAIL:])
         self.variants = {} if alike is None else self._variants(alike)
         for source in self._sources:
@@ -174,7 +130,7 @@ class Drafter:
         """Go on by tokens that are part of the answer."""
         for token in token_ids:
             self._observe(token)
-            self.beside.clear()  # it spoke of one position only
+            self.thoughts.beside.clear()  # it spoke of one position only
             self._follow(token)
             self._tail.append(token)
         del self._tail[:-TAIL]
@@ -184,12 +140,7 @@ class Drafter:
         named = [source.observe(token) for source in self._sources]
         if any(named):
             return
-        near = self.ranks.get(self._tail[-1], ()) if self._tail else ()
-        for rank, best in enumerate(near[: len(beliefs.RANK_PRIOR)]):
-            self.rank_confidence.observe(rank, best == token)
-        if token not in near:
-            self.recent.observe(token)
-            self.beside.observe(token)
+        if not self.thoughts.observe(self._tail[-1] if self._tail else None, token):
             self.anchor.observe(token)
             self.frequent_confidence.observe(0, self.question.trie.windows.known(token))
 
@@ -225,8 +176,7 @@ class Drafter:
         taken = set(accepted)
         visited = taken | {0}
         last = accepted[-1] if accepted else 0
-        untaken = [node for node in range(1, len(tree)) if tree.parents[node] == last]
-        self._beside = untaken[: beliefs.Nearby.rows]  # nodes come likeliest first
+        self.thoughts.leave([node for node in range(1, len(tree)) if tree.parents[node] == last])
         for node in range(1, len(tree)):
             parent = tree.parents[node]
             if parent in visited:
@@ -260,31 +210,16 @@ class Drafter:
 
         ``visited``: the rows that became text, in order; the others are rejected draft nodes. None: all.
         """
-        if "recycled" not in self.without:
-            rejected = "rejected" not in self.without
-            for row, (token, best) in enumerate(zip(token_ids, best_ids, strict=True)):
-                if rejected or visited is None or row in visited:
-                    self._rank(token, best)
-        if "recent" not in self.without:
-            for row in range(len(token_ids)) if visited is None else visited:
-                self.recent.add(best_ids[row][1:])  # the best came true
-        beside, self._beside = self._beside, []
-        if "rejected" not in self.without and visited is not None:
-            for row in reversed(beside):
-                self.beside.add(best_ids[row])
+        self.thoughts.recycle(token_ids, best_ids, visited)
 
     def recycle_prompt(self, token_ids: Sequence[int], best_ids: Sequence[Sequence[int]]) -> None:
         """Remember the ids the model ranked best after tokens of the prompt."""
-        if not {"recycled", "prompt-ranks"} & self.without:
-            for token, best in zip(token_ids, best_ids, strict=True):
-                self._rank(token, best)
+        self.thoughts.recycle_prompt(token_ids, best_ids)
 
-    def _rank(self, token: int, best: Sequence[int]) -> None:
-        """Keep the newest ranks of the last MAX_RANKED tokens."""
-        self.ranks.pop(token, None)
-        self.ranks[token] = best
-        if len(self.ranks) > MAX_RANKED:
-            del self.ranks[next(iter(self.ranks))]
+    @property
+    def ranks(self) -> dict[int, Sequence[int]]:
+        """The recycled ids after each token, best first; the token seen last comes last."""
+        return self.thoughts.ranks
 
     def forget(self) -> None:
         """Forget earlier answers and recycled ids; beliefs stay."""
@@ -311,10 +246,10 @@ class Drafter:
         named = zip(("question", "answers"), self._sources, strict=False)
         return {
             **{name: source.confidence for name, source in named},
-            "ranks": self.rank_confidence,
+            "ranks": self.thoughts.confidence,
             "frequent": self.frequent_confidence,
-            "recent": self.recent.confidence,
-            "beside": self.beside.confidence,
+            "recent": self.thoughts.recent.confidence,
+            "beside": self.thoughts.beside.confidence,
             "anchor": self.anchor.confidence,
             "calibration": self.calibration,
             "endings": self.endings,
@@ -357,19 +292,14 @@ class Drafter:
         return DraftTree(grown.token_ids, grown.parents, grown.probabilities, origins)
 
     def _beliefs(self) -> Beliefs:
-        extras: list[tuple[int, float]] = []
-        if "recent" not in self.without:
-            extras += self.recent.shares()
-        extras += self.beside.shares()
-        if "anchor" not in self.without:
-            extras += self.anchor.shares()
+        anchored = [] if "anchor" in self.without else self.anchor.shares()
         return Beliefs(
             [source.confidence.values for source in self._sources],
-            self.rank_confidence.values,
+            self.thoughts.confidence.values,
             0.0 if "frequent" in self.without else self.frequent_confidence[0],
             self.calibration.values,
-            self.ranks,
-            extras,
+            self.thoughts.ranks,
+            self.thoughts.shares() + anchored,
             self.variants,
             self.endings.going_on,
         )

@@ -12,7 +12,7 @@ from time import perf_counter_ns
 from typing import NamedTuple, Protocol
 
 from ragla.trie.draft_tree import DraftTree, accepted_path
-from ragla.trie.drafter import DraftLimits
+from ragla.trie.limits import DraftLimits
 
 
 class Rule(Protocol):
