@@ -19,11 +19,10 @@ from ragla.decode.request import Block, DecodeRequest
 from ragla.decode.stats import DecodeStats
 from ragla.errors import UsageError
 from ragla.models import locate
-from ragla.trie import SOURCES
+from ragla.trie import LIVE_SOURCES, SOURCES
 
 STOCK_DECODERS = {"hf-greedy": None, "hf-prompt-lookup": PROMPT_LOOKUP_TOKENS}
 WITHOUT = "without:"
-LIVE_SOURCES = ("rejected", "prompt-ranks", "documents", "answers")
 AS_REPLAYED = "as-replayed"
 """Lookahead from what a replay of recorded answers knows: no live sources, nothing of earlier questions."""
 DECODERS = ("lookahead", "greedy", *STOCK_DECODERS)

@@ -22,7 +22,7 @@ from ragla.bench.rules import PUBLIC_RULES
 from ragla.bench.transcripts import Transcript, load_transcripts
 from ragla.config import DecodeSettings
 from ragla.errors import UsageError
-from ragla.trie import SOURCES, Drafter, DraftLimits
+from ragla.trie import LIVE_SOURCES, SOURCES, Drafter, DraftLimits
 from ragla.trie.replay import ReplayCount, ReplayStep, Rule, replay
 
 SCHEMA = "ragla.replay/1"
@@ -31,7 +31,6 @@ BUDGETS = (8, 16, 32, 64)
 LARGEST_BUDGET = 1024
 LEAST_ANSWER = 4  # tokens; a shorter answer has hardly a step to draft
 FIFTHS = 5
-UNRECORDED = frozenset({"documents", "answers", "rejected", "prompt-ranks"})  # sources no transcript holds
 
 Rules = Mapping[str, Callable[[], Rule]]
 OnProgress = Callable[[int, int, str], None]
@@ -131,7 +130,7 @@ def rules_to_replay(order: int) -> Rules:
     """The public rules, ours, and ours without each of the sources that a transcript holds."""
     rules: dict[str, Callable[[], Rule]] = {**PUBLIC_RULES, OURS: partial(Drafter, order)}
     for source in SOURCES:
-        if source not in UNRECORDED:
+        if source not in LIVE_SOURCES:
             rules[f"{OURS}-without-{source}"] = partial(Drafter, order, without=(source,))
     return rules
 

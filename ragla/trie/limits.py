@@ -29,6 +29,10 @@ said next on the branches it did not take; ``recent``: its second thoughts at th
 """
 
 
+LIVE_SOURCES = ("rejected", "prompt-ranks", "documents", "answers")
+"""What only a decoder that runs can know; no transcript holds it."""
+
+
 @dataclass(frozen=True)
 class DraftLimits:
     """What bounds a draft: nodes (node 0 included), depth, form, and tokens.

@@ -18,7 +18,6 @@ from typer.testing import CliRunner, Result
 from ragla.bench.replay import (
     BUDGETS,
     OURS,
-    UNRECORDED,
     RuleResult,
     calibration,
     parse_budgets,
@@ -35,7 +34,7 @@ from ragla.decode.request import DecodeRequest
 from ragla.decode.stats import DecodeStats
 from ragla.decode.verify import best_ids
 from ragla.errors import UsageError
-from ragla.trie import SOURCES, Drafter, DraftLimits
+from ragla.trie import LIVE_SOURCES, SOURCES, Drafter, DraftLimits
 from ragla.trie.replay import ReplayCount, ReplayStep, replay
 
 PASSAGE = list(range(10, 50))
@@ -120,7 +119,7 @@ def test_every_rule_is_replayed_at_every_budget(transcripts: Path) -> None:
         transcripts, DecodeSettings(), (4, 16), on_progress=lambda done, of, _: seen.append((done, of))
     )
     assert set(PUBLIC_RULES) < set(result.rules)
-    without = {f"{OURS}-without-{source}" for source in SOURCES if source not in UNRECORDED}
+    without = {f"{OURS}-without-{source}" for source in SOURCES if source not in LIVE_SOURCES}
     assert set(result.rules) == {*PUBLIC_RULES, OURS, *without}
     assert all(list(found) == [4, 16] for found in result.rules.values())
     assert seen == [(done, 2 * len(result.rules)) for done in range(2 * len(result.rules))]
