@@ -126,10 +126,11 @@ def _drafting(answerer: Answerer, name: str) -> Run:
     drafter = answerer.new_drafter(() if name == "lookahead" else without)
 
     def decode(prepared: Prepared, request: DecodeRequest) -> Decoded:
+        alike = None if name == AS_REPLAYED else answerer.spelling.alike  # a transcript has no texts
         if name == AS_REPLAYED:
             drafter.forget()
         began = perf_counter()
-        drafter.begin(prepared.prompt.token_ids, prepared.seeds, answerer.spelling.alike)
+        drafter.begin(prepared.prompt.token_ids, prepared.seeds, alike)
         seeded_s = perf_counter() - began
         stats = DecodeStats()
         blocks = lookahead(answerer.target.backend, drafter, request, stats, answerer.limits, answerer.cost)
