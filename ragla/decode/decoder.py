@@ -19,7 +19,7 @@ from ragla.decode.kv_cache import KVCache
 from ragla.decode.request import Block, DecodeRequest, Ending, cache_capacity
 from ragla.decode.stats import DecodeStats, StepStats
 from ragla.decode.tree_attention import tree_rows
-from ragla.decode.verify import TokenChooser, best_ids
+from ragla.decode.verify import TokenChooser, second_thoughts
 from ragla.trie import Drafter, DraftLimits, DraftTree, accepted_path
 
 Observer = Callable[[DraftTree, list[int]], None]
@@ -66,7 +66,8 @@ def lookahead(
         nodes, chosen = accepted_path(tree, choose)
         drafter.learn(tree, nodes)
         drafter.commit(chosen)  # before recycling: the old ranks are judged by what came
-        drafter.recycle(tree.token_ids, best_ids(logits), [0, *nodes])
+        best, chances = second_thoughts(logits)
+        drafter.recycle(tree.token_ids, best, [0, *nodes], chances)
         stats.tokens += len(chosen)
         if stats.steps:
             cache.keep([0, *nodes])

@@ -73,8 +73,20 @@ def _processors(settings: SamplingSettings) -> LogitsProcessorList:
     return processors
 
 
-def best_ids(logits: torch.Tensor, count: int = RANKS, block: int = 256) -> list[list[int]]:
-    """The ``count`` best ids of each row, best first; logits [rows, vocabulary].
+def best_ids(logits: torch.Tensor, count: int = RANKS) -> list[list[int]]:
+    """The ``count`` best ids of each row, best first; logits [rows, vocabulary]."""
+    ids: list[list[int]] = _best(logits, count)[0].tolist()
+    return ids
+
+
+def second_thoughts(logits: torch.Tensor, count: int = RANKS) -> tuple[list[list[int]], list[list[float]]]:
+    """The ``count`` best ids of each row, best first, and their probabilities among themselves."""
+    ids, values = _best(logits, count)
+    return ids.tolist(), torch.softmax(values.float(), dim=-1).tolist()
+
+
+def _best(logits: torch.Tensor, count: int, block: int = 256) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids and logits [rows, count] of the best.
 
     Only the blocks with the ``count`` largest maxima can hold them, so a full selection is not needed.
     """
@@ -82,7 +94,8 @@ def best_ids(logits: torch.Tensor, count: int = RANKS, block: int = 256) -> list
     count = min(count, vocabulary)
     whole = vocabulary // block * block
     if whole // block <= count:
-        return logits.topk(count, dim=-1).indices.tolist()
+        best = logits.topk(count, dim=-1)
+        return best.indices, best.values
     blocks = logits[:, :whole].view(rows, -1, block)
     chosen = blocks.amax(-1).topk(count, dim=-1).indices
     inside = blocks.gather(1, chosen[:, :, None].expand(-1, -1, block)).view(rows, -1)
@@ -90,4 +103,5 @@ def best_ids(logits: torch.Tensor, count: int = RANKS, block: int = 256) -> list
     tail = torch.arange(whole, vocabulary, device=logits.device).expand(rows, -1)
     values = torch.cat([inside, logits[:, whole:]], dim=1)
     ids = torch.cat([ids, tail], dim=1)
-    return ids.gather(1, values.topk(count, dim=-1).indices).tolist()
+    best = values.topk(count, dim=-1)
+    return ids.gather(1, best.indices), best.values

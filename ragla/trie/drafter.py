@@ -205,12 +205,14 @@ class Drafter:
         token_ids: Sequence[int],
         best_ids: Sequence[Sequence[int]],
         visited: Sequence[int] | None = None,
+        chances: Sequence[Sequence[float]] | None = None,
     ) -> None:
         """Remember the ids the model ranked best after each token, best first.
 
         ``visited``: the rows that became text, in order; the others are rejected draft nodes. None: all.
+        ``chances``: the model's probabilities of those ids; None: they are not known.
         """
-        self.thoughts.recycle(token_ids, best_ids, visited)
+        self.thoughts.recycle(token_ids, best_ids, visited, chances)
 
     def recycle_prompt(self, token_ids: Sequence[int], best_ids: Sequence[Sequence[int]]) -> None:
         """Remember the ids the model ranked best after tokens of the prompt."""

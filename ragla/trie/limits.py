@@ -15,6 +15,7 @@ SOURCES = (
     "recycled",
     "rejected",
     "prompt-ranks",
+    "chances",
     "recent",
     "anchor",
     "frequent",
@@ -24,12 +25,13 @@ SOURCES = (
 ``prompt``; ``documents``: parent documents and passages that did not fit; ``answer`` so far; ``answers``
 to earlier questions; ``recycled``: the model's second thoughts after the same token, from ``rejected``
 draft nodes and prompt positions (``prompt-ranks``) too; ``rejected`` is also what the model would have
-said next on the branches it did not take; ``recent``: its second thoughts at the last positions;
+said next on the branches it did not take; ``chances``: how probable the model found its second thoughts,
+not their rank alone; ``recent``: its second thoughts at the last positions;
 ``anchor``: where a broken copy may go on; ``frequent`` tokens.
 """
 
 
-LIVE_SOURCES = ("rejected", "prompt-ranks", "documents", "answers")
+LIVE_SOURCES = ("rejected", "prompt-ranks", "chances", "documents", "answers")
 """What only a decoder that runs can know; no transcript holds it."""
 
 

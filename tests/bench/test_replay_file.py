@@ -289,7 +289,7 @@ def test_a_replay_takes_the_steps_that_the_decoder_takes(
     prompt_ids = target.tokenizer.encode(prompt)
     answer, tops, end = recorded(target, prompt_ids)
     limits = DraftLimits(budget=budget, max_depth=10, forbidden=frozenset({end}))
-    known = Drafter(without={"rejected", "prompt-ranks"})  # a transcript holds neither
+    known = Drafter(without={"rejected", "prompt-ranks", "chances"})  # a transcript holds none of them
     known.begin(prompt_ids)
     stats = DecodeStats()
     request = DecodeRequest(prompt_ids, len(answer) + 20, frozenset({end}))

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragla.decode.verify import SamplingSettings, TokenChooser, best_ids
+from ragla.decode.verify import SamplingSettings, TokenChooser, best_ids, second_thoughts
 from tests.decode.tiny_models import few
 
 DRAWS = 4000
@@ -90,3 +90,11 @@ def test_logits_are_not_changed() -> None:
     before = logits.clone()
     TokenChooser(SamplingSettings(1.0, 5, 0.9, 1.5), [1, 2, 3]).choose(logits)
     assert logits.equal(before)
+
+
+def test_second_thoughts_are_the_best_ids_with_their_probabilities_among_themselves() -> None:
+    logits = torch.randn(5, 3000)
+    ids, chances = second_thoughts(logits, 8)
+    assert ids == best_ids(logits, 8)
+    expected = torch.softmax(logits.topk(8, dim=-1).values, dim=-1)
+    torch.testing.assert_close(torch.tensor(chances), expected)

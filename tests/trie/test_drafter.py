@@ -472,3 +472,16 @@ def test_a_step_without_a_draft_recycles_no_row_of_the_last_one() -> None:
         drafter.recycle(tree.token_ids, [[7, 8]] * len(tree), visited=[0])
         tree = DraftTree([7])
         drafter.learn(tree, [])
+
+
+def test_a_second_thought_counts_by_how_probable_the_model_found_it() -> None:
+    for without, drafted in ((LITERAL[:1], [60, 50, 51]), ((*LITERAL[:1], "chances"), [50, 60, 51])):
+        drafter = Drafter(without=without)
+        drafter.begin([1, 2, 3])
+        drafter.commit([7, 8])
+        rows, chances = [[7, 50, 51], [8, 60, 61]], [[0.9, 0.02, 0.002], [0.5, 0.45, 0.001]]
+        drafter.recycle([3, 7], rows[::-1], visited=[0, 1], chances=chances[::-1])
+        tree = drafter.draft(8, DraftLimits(budget=4))
+        assert tree.token_ids[1:] == drafted
+
+
