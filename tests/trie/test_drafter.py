@@ -483,5 +483,3 @@ def test_a_second_thought_counts_by_how_probable_the_model_found_it() -> None:
         drafter.recycle([3, 7], rows[::-1], visited=[0, 1], chances=chances[::-1])
         tree = drafter.draft(8, DraftLimits(budget=4))
         assert tree.token_ids[1:] == drafted
-
-
