@@ -350,7 +350,7 @@ def test_several_processes_may_ask_at_once(ragla: Ragla, own: World) -> None:
         )
         for question in questions
     ]  # fmt: skip
-    for process in processes:
-        _, problems = process.communicate(timeout=180)
-        assert (process.returncode, problems) == (0, "")
+    problems = [process.communicate(timeout=180)[1] for process in processes]
+    assert problems == [""] * len(questions)
+    assert [process.returncode for process in processes] == [0] * len(questions)
     assert len(listed(ragla, own)) == 2

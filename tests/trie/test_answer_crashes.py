@@ -70,9 +70,9 @@ def test_a_killed_process_loses_nothing_that_it_kept(tmp_path: Path) -> None:
 def test_several_processes_keep_answers_at_once(tmp_path: Path) -> None:
     """All begin without a file, so they also race to make it."""
     processes = [saving(tmp_path, 1000 * number, 1000 * number + 20) for number in range(4)]
-    for process in processes:
-        _, errors = process.communicate(timeout=120)
-        assert (process.returncode, errors) == (0, "")
+    errors = [process.communicate(timeout=120)[1] for process in processes]
+    assert errors == [""] * len(processes)
+    assert [process.returncode for process in processes] == [0] * len(processes)
     with closing(AnswerStore.open(tmp_path)) as store:
         numbers = {answer.token_ids[0] for answer in store.answers("t", 1 << 20)}
     assert numbers == {1000 * number + place for number in range(4) for place in range(20)}
