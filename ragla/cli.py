@@ -188,7 +188,7 @@ def index(
     for line in render.index_lines(report, str(place)):
         errors().print(line, soft_wrap=True)
     if dropped:
-        count = "1 earlier answer" if dropped == 1 else f"{dropped} earlier answers"
+        count = render.counted(dropped, "earlier answer")
         errors().print(f"  dropped with its documents: {count}", soft_wrap=True)
     show_notice(problem)
 
@@ -432,14 +432,14 @@ def record_answers(
     retriever = bench_retriever(profile, asked, index_path)
     target = load_model(profile, quiet=as_json)
     from ragla.bench.record import record
+    from ragla.render import counted
 
     with TranscriptFile(path, force=force) as file, bench_progress(quiet=as_json) as on_progress:
         try:
             unanswered = record(profile, target, asked, file, retriever, on_progress)
         finally:  # what was recorded before an interrupt is kept
             if file.written and not as_json:
-                answers = "answer" if file.written == 1 else "answers"
-                errors().print(f"{file.written} {answers} recorded in {path}", soft_wrap=True)
+                errors().print(f"{counted(file.written, 'answer')} recorded in {path}", soft_wrap=True)
     if as_json:
         print_json(
             {

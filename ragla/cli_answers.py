@@ -126,7 +126,9 @@ def report_removed(count: int, *, as_json: bool) -> None:
     if as_json:
         print_json({"schema": SCHEMA, "removed": count})
     else:
-        errors().print(f"{count} {'answer' if count == 1 else 'answers'} removed", soft_wrap=True)
+        from ragla.render import counted
+
+        errors().print(f"{counted(count, 'answer')} removed", soft_wrap=True)
 
 
 def decoder(profile: Profile) -> Decode:
@@ -150,7 +152,7 @@ def answer_lines(answer: StoredAnswer, text: str | None) -> Iterator[Text]:
     """Name and figures, then the first words where they can be read."""
     from rich.text import Text
 
-    from ragla.render import one_line
+    from ragla.render import counted, one_line
 
     line = Text(one_line(answer.name), style="cyan")
     documents = ", ".join(one_line(shown(path)) for path, _ in answer.documents)
@@ -160,11 +162,6 @@ def answer_lines(answer: StoredAnswer, text: str | None) -> Iterator[Text]:
     if text:
         words = one_line(" ".join(text.split()))
         yield Text(f"  {words[:FIRST_CHARACTERS]}{'…' if len(words) > FIRST_CHARACTERS else ''}")
-
-
-def counted(count: int, noun: str) -> str:
-    """``1 token``, ``2 tokens``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def shown(path: str) -> str:

@@ -38,14 +38,18 @@ def place(path: str, first_line: int, last_line: int) -> str:
     return f"{path}:{first_line}-{last_line}"
 
 
+def counted(count: int, noun: str) -> str:
+    """``1 token``, ``2 tokens``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def source_lines(sources: Iterable[Source]) -> Iterable[Text]:
     """One line a cited source: its number, where it is, how many tokens were copied from it."""
     for source in sources:
         line = Text(f"[{source.number}] ", style="cyan")
         line.append(one_line(place(source.path, source.first_line, source.last_line)), style="bold")
         if source.copied:
-            noun = "token" if source.copied == 1 else "tokens"
-            line.append(f"  {source.copied} {noun} copied", style="dim")
+            line.append(f"  {counted(source.copied, 'token')} copied", style="dim")
         yield line
 
 

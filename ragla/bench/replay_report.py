@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ragla.bench.replay import LEAST_ANSWER, OURS, Calibration, ReplayResult, RuleResult
+from ragla.render import counted
 
 NONE = "–"
 PARTS = ("all steps", "1st fifth", "2nd fifth", "3rd fifth", "4th fifth", "5th fifth")  # least expected first
@@ -100,7 +101,7 @@ def conditions(result: ReplayResult) -> str:
     """What the numbers hold for, in one paragraph."""
     held = result.conditions
     parts = [
-        f"{result.file}: {_counted(result.answers, 'answer')} of {held.answer_tokens:.0f} tokens on average, "
+        f"{result.file}: {counted(result.answers, 'answer')} of {held.answer_tokens:.0f} tokens on average, "
         f"prompts of {held.prompt_tokens:.0f} tokens (median)",
         "tokens/step: bonus token included, first and end-of-sequence token not; "
         "below it even and odd answers",
@@ -111,7 +112,7 @@ def conditions(result: ReplayResult) -> str:
     if _ours(result):
         parts.append("fifths of the steps, those that expected least first")
     if result.left_out:
-        parts.append(f"left out, under {LEAST_ANSWER} tokens: {_counted(result.left_out, 'answer')}")
+        parts.append(f"left out, under {LEAST_ANSWER} tokens: {counted(result.left_out, 'answer')}")
     return "; ".join(parts) + "."
 
 
@@ -148,7 +149,3 @@ def _number(value: float | None) -> str:
 
 def _micro(value: float) -> str:
     return f"{value:.0f}" if value >= 10 else f"{value:.1f}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -12,6 +12,7 @@ from rich.text import Text
 from ragla.bench.conditions import PromptTokens
 from ragla.bench.decoders import STOCK_DECODERS
 from ragla.bench.result import BenchResult, DecoderResult, Difference, Speedup
+from ragla.render import counted
 
 NONE = "–"
 
@@ -110,10 +111,10 @@ def conditions(result: BenchResult) -> str:
     device = f" on {env.device_name or env.device}" if env.device != "cpu" else ""
     parts = [
         f"{env.model}, {env.dtype}, {env.backend} backend{device}",
-        f"{env.cpu}, {_counted(env.threads, 'thread')} of {_counted(env.cores, 'core')}",
+        f"{env.cpu}, {counted(env.threads, 'thread')} of {counted(env.cores, 'core')}",
         f"budget {env.draft_budget}{' by step cost' if env.cost_aware else ''}, "
         f"depth {env.max_depth}, {env.shape}",
-        f"{_counted(result.questions, 'question')}, {_counted(env.runs, 'run')}, "
+        f"{counted(result.questions, 'question')}, {counted(env.runs, 'run')}, "
         f"prompts of {_prompt_range(env.prompt_tokens)} tokens, "
         f"answers of up to {env.max_new_tokens}",
     ]
@@ -122,7 +123,7 @@ def conditions(result: BenchResult) -> str:
     if any(found.speedup_vs_greedy or found.speedup_vs_hf_greedy for found in result.decoders.values()):
         parts.append("× is the median over questions with its 95 % interval")
     if short := max(found.too_short for found in result.decoders.values()):
-        parts.append(f"{_counted(short, 'answer')} too short for a speed")
+        parts.append(f"{counted(short, 'answer')} too short for a speed")
     if result.unanswered:
         parts.append(f"left out, nothing relevant in the index: {', '.join(result.unanswered)}")
     return "; ".join(parts) + "."
@@ -160,7 +161,3 @@ def _label(cell: Cell) -> str:
 
 def _number(value: float | None, digits: int) -> str:
     return NONE if value is None else f"{value:.{digits}f}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
