@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ragla.bench.json_lines import Line, read_lines
 from ragla.errors import UsageError
 
 FORM = 'each line is a JSON object like {"question": "…", "passages": ["…"], "reference": "…"}'
@@ -34,13 +35,7 @@ def load_questions(path: Path, limit: int | None = None) -> list[BenchQuestion]:
     """
     if limit is not None and limit < 1:
         raise UsageError(f"--limit {limit}: nothing to compare", "give a limit of at least 1")
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}", "--questions FILE.jsonl") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not a UTF-8 text", FORM) from error
-    questions = [_question(line, f"{path}:{at}", at) for at, line in enumerate(lines, 1) if line.strip()]
+    questions = [_question(line) for line in read_lines(path, "--questions", FORM)]
     if not questions:
         raise UsageError(f"{path}: holds no questions", FORM)
     _check_ids(path, questions)
@@ -52,13 +47,8 @@ def needs_index(questions: Iterable[BenchQuestion]) -> bool:
     return any(question.passages is None for question in questions)
 
 
-def _question(line: str, where: str, at: int) -> BenchQuestion:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where}: broken JSON: {error}", FORM) from error
-    if not isinstance(record, dict):
-        raise UsageError(f"{where}: not a JSON object", FORM)
+def _question(line: Line) -> BenchQuestion:
+    record, at, where = line
     _check_unicode(record, where)
     text = record.get("question")
     if not isinstance(text, str):

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ragla.bench.json_lines import Line, read_lines
 from ragla.errors import RaglaError, UsageError
 
 FORM = 'each line is a JSON object like {"id": 1, "prompt": [12, 7], "out": [9, 4], "tops": [[9, 3], [4, 8]]}'
@@ -47,25 +48,14 @@ def load_transcripts(path: Path, limit: int | None = None) -> list[Transcript]:
 
     Raises UsageError with file and line for a line that is no transcript, and for a file that holds none.
     """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read: {error.strerror}", "--replay FILE.jsonl") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: not a UTF-8 text", FORM) from error
-    found = [_transcript(line, f"{path}:{at}", at) for at, line in enumerate(lines, 1) if line.strip()]
+    found = [_transcript(line) for line in read_lines(path, "--replay", FORM)]
     if not found:
         raise UsageError(f"{path}: holds no transcripts", "make some: ragla bench --record FILE.jsonl")
     return found[:limit]
 
 
-def _transcript(line: str, where: str, at: int) -> Transcript:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise UsageError(f"{where}: broken JSON: {error}", FORM) from error
-    if not isinstance(record, dict):
-        raise UsageError(f"{where}: not a JSON object", FORM)
+def _transcript(line: Line) -> Transcript:
+    record, at, where = line
     prompt, answer = (_ids(record.get(key), f"`{key}`", where) for key in ("prompt", "out"))
     if not prompt:
         raise UsageError(f"{where}: `prompt` is empty", FORM)
