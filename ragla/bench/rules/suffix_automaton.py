@@ -7,7 +7,9 @@ elsewhere too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+
+from ragla.bench.rules.text_rule import TextRule
 
 ROOT = 0
 
@@ -74,3 +76,17 @@ class SuffixAutomaton:
         self.end.append(-1)
         self.earlier_end.append(-1)
         return len(self.length) - 1
+
+
+class AutomatonRule(TextRule):
+    """A rule that drafts from the suffix automaton of the text."""
+
+    def begin(self, prompt_ids: Sequence[int]) -> None:
+        """Forget the last text and read a prompt."""
+        self._automaton = SuffixAutomaton()
+        self.commit(prompt_ids)
+
+    def commit(self, token_ids: Sequence[int]) -> None:
+        """Go on by tokens of the text."""
+        for token in token_ids:
+            self._automaton.append(token)

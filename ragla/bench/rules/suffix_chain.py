@@ -7,30 +7,18 @@ tokens.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from ragla.bench.rules.suffix_automaton import SuffixAutomaton
-from ragla.bench.rules.text_rule import TextRule, chain
+from ragla.bench.rules.suffix_automaton import AutomatonRule
+from ragla.bench.rules.text_rule import chain
 from ragla.trie import DraftLimits, DraftTree
 
 
-class SuffixChain(TextRule):
+class SuffixChain(AutomatonRule):
     """Drafts one branch of up to ``tokens`` tokens; compares up to ``longest`` tokens of the text's end."""
 
     def __init__(self, tokens: int = 16, longest: int = 32) -> None:
         self.tokens = tokens
         self.longest = longest
         self.begin([])
-
-    def begin(self, prompt_ids: Sequence[int]) -> None:
-        """Forget the last text and read a prompt."""
-        self._automaton = SuffixAutomaton()
-        self.commit(prompt_ids)
-
-    def commit(self, token_ids: Sequence[int]) -> None:
-        """Go on by tokens of the text."""
-        for token in token_ids:
-            self._automaton.append(token)
 
     def draft(self, last_token: int, limits: DraftLimits) -> DraftTree:
         """What followed the match, or node 0 alone."""

@@ -9,15 +9,14 @@ earlier answers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from heapq import heappop, heappush
 
-from ragla.bench.rules.suffix_automaton import SuffixAutomaton
-from ragla.bench.rules.text_rule import TextRule
+from ragla.bench.rules.suffix_automaton import AutomatonRule
 from ragla.trie import DraftLimits, DraftTree
 
 
-class SuffixDecoding(TextRule):
+class SuffixDecoding(AutomatonRule):
     """Drafts from windows of ``max_depth`` tokens, so that match and branch together are no longer.
 
     ``factor``: draft tokens granted per matched token. ``least``: probability below which no node is drafted.
@@ -28,16 +27,6 @@ class SuffixDecoding(TextRule):
         self.factor = factor
         self.least = least
         self.begin([])
-
-    def begin(self, prompt_ids: Sequence[int]) -> None:
-        """Forget the last text and read a prompt."""
-        self._automaton = SuffixAutomaton()
-        self.commit(prompt_ids)
-
-    def commit(self, token_ids: Sequence[int]) -> None:
-        """Go on by tokens of the text."""
-        for token in token_ids:
-            self._automaton.append(token)
 
     def draft(self, last_token: int, limits: DraftLimits) -> DraftTree:
         """The best of the trees of all match lengths, or node 0 alone."""
