@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -31,3 +32,11 @@ def private_cache(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         del os.environ["RAGLA_CACHE"]
     else:
         os.environ["RAGLA_CACHE"] = before
+
+
+@pytest.fixture
+def heard_interrupts() -> Iterator[None]:
+    """Programs started in the background of a shell ignore interrupts, and so would all they start."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

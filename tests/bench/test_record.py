@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -193,14 +192,6 @@ def test_bad_places_are_refused_before_a_model_is_loaded(files: Path, place: str
     assert done.exit_code == 2
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 2
-
-
-@pytest.fixture
-def heard_interrupts() -> Iterator[None]:
-    """Programs started in the background of a shell ignore interrupts, and so would all they start."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("heard_interrupts")

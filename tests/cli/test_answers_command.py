@@ -200,14 +200,6 @@ def test_the_bench_neither_reads_nor_keeps_answers(ragla: Ragla, own: World, tmp
     assert not (own.index / FILE_NAME).exists()
 
 
-@pytest.fixture
-def heard_interrupts() -> Iterator[None]:
-    """Programs started in the background of a shell ignore interrupts, and so would all they start."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
 @pytest.mark.usefixtures("heard_interrupts")
 def test_an_interrupted_answer_is_not_kept_and_costs_no_other(ragla: Ragla, own: World) -> None:
     ask(ragla, own)

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,14 +95,6 @@ def interrupted(process: subprocess.Popen[str]) -> tuple[int, str]:
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     return process.returncode, stderr
-
-
-@pytest.fixture
-def heard_interrupts() -> Iterator[None]:
-    """Programs started in the background of a shell ignore interrupts, and so would all they start."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.usefixtures("heard_interrupts")
