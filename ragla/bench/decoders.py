@@ -122,12 +122,13 @@ def request_for(answerer: Answerer, prepared: Prepared, max_new_tokens: int | No
 
 def _drafting(answerer: Answerer, name: str) -> Run:
     """Lookahead with a drafter of its own, some sources switched off where ``name`` says so."""
-    without = LIVE_SOURCES if name == AS_REPLAYED else (name.removeprefix(WITHOUT),)
-    drafter = answerer.new_drafter(() if name == "lookahead" else without)
+    replayed = name == AS_REPLAYED
+    sources_off = {"lookahead": (), AS_REPLAYED: LIVE_SOURCES}
+    drafter = answerer.new_drafter(sources_off.get(name, (name.removeprefix(WITHOUT),)))
+    alike = None if replayed else answerer.spelling.alike  # a transcript has no texts
 
     def decode(prepared: Prepared, request: DecodeRequest) -> Decoded:
-        alike = None if name == AS_REPLAYED else answerer.spelling.alike  # a transcript has no texts
-        if name == AS_REPLAYED:
+        if replayed:
             drafter.forget()
         began = perf_counter()
         drafter.begin(prepared.prompt.token_ids, prepared.seeds, alike)
