@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from math import exp, isfinite
+from math import isfinite
 
-from ragla.trie.growth import CLASSES, KINDS
+from ragla.trie.growth import CLASSES, KINDS, logistic
 
 CONFIDENCE_PRIOR = (0.0, 0.30, 0.50, 0.65, 0.72, 0.78, 0.82, 0.85, 0.90)  # by match length
 FREQUENT_PRIOR = 0.5
@@ -80,7 +80,7 @@ class Calibration:
     def observe(self, group: int, score: float, hit: bool, going_on: float = 1.0) -> None:
         """One step of gradient descent; ``going_on``: how likely the answer was not to end there."""
         slope, offset = self.values[2 * group], self.values[2 * group + 1]
-        error = hit - going_on / (1.0 + exp(-(slope * score + offset)))
+        error = hit - going_on * logistic(slope * score + offset)
         slope = min(max(slope + SLOPE_RATE * error * score, SLOPES[0]), SLOPES[1])
         self.values[2 * group], self.values[2 * group + 1] = slope, offset + OFFSET_RATE * error
 

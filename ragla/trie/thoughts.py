@@ -108,19 +108,18 @@ class SecondThoughts:
     ) -> None:
         """Remember the best ids of a step's rows; of ``visited`` ones alone if ``rejected`` is off."""
         rejected = "rejected" not in self.without
-        if "chances" in self.without:
-            chances = None
+        if chances is None or "chances" in self.without:
+            chances = [TYPICAL_CHANCES] * len(token_ids)
         if "recycled" not in self.without:
             for row, (token, best) in enumerate(zip(token_ids, best_ids, strict=True)):
                 if rejected or visited is None or row in visited:
                     self._rank(token, best)
         if "recent" not in self.without:
             for row in range(len(token_ids)) if visited is None else visited:
-                known = chances[row] if chances is not None else TYPICAL_CHANCES
-                self.recent.add(best_ids[row][1:], known[1:])  # the best came true
+                self.recent.add(best_ids[row][1:], chances[row][1:])  # the best came true
         if rejected and visited is not None:
             for row in reversed(self._untaken):
-                self.beside.add(best_ids[row], chances[row] if chances is not None else TYPICAL_CHANCES)
+                self.beside.add(best_ids[row], chances[row])
         self._untaken = ()
 
     def recycle_prompt(self, token_ids: Sequence[int], best_ids: Sequence[Sequence[int]]) -> None:
