@@ -1,4 +1,4 @@
-"""Flags that several commands take, and the settings they lead to."""
+"""Flags that several commands take, and the settings and the model they lead to."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragla.errors import UsageError
+from ragla.terminal import status
 
 if TYPE_CHECKING:
+    from ragla.config import Profile
+    from ragla.decode.model import TargetModel
     from ragla.profiles import LoadedProfile
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else there.")]
@@ -41,3 +44,11 @@ def load_profile(
             raise UsageError(f"--set {entry}: no value", "write --set KEY=VALUE, such as decode.max_depth=8")
         given[key.strip()] = value
     return profiles.load(given, profile)
+
+
+def load_model(profile: Profile, quiet: bool) -> TargetModel:
+    """The target model, with a word on the terminal while it loads."""
+    from ragla import session
+
+    with status(f"loading {profile.decode.model}", quiet=quiet):
+        return session.open_target(profile)
