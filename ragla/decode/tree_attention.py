@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -18,14 +19,42 @@ from ragla.trie.draft_tree import DraftTree
 class QueryRows:
     """T rows for one forward pass over a cache that holds ``prefix`` rows.
 
-    ``token_ids`` and ``positions``: int64 [T]. ``visible``: bool [T, prefix + T], what each row
-    attends to, itself included. ``key_positions``: int64 [prefix + T].
+    Kept on the host as they were made, since a backend may want them packed, and placed on ``device`` when
+    asked for. ``ids`` and ``places``: int64 [T], tokens and positions. ``among``: bool [T, T], what each row
+    sees of the T rows, itself included; None: plain text, all up to itself. All see the whole prefix.
     """
 
-    token_ids: torch.Tensor
-    positions: torch.Tensor
-    visible: torch.Tensor
-    key_positions: torch.Tensor
+    ids: torch.Tensor
+    places: torch.Tensor
+    among: torch.Tensor | None
+    prefix: int
+    device: torch.device
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @cached_property
+    def token_ids(self) -> torch.Tensor:
+        """Tokens, int64 [T]."""
+        return self.ids.to(self.device)
+
+    @cached_property
+    def positions(self) -> torch.Tensor:
+        """Positions, int64 [T]."""
+        return self.places.to(self.device)
+
+    @cached_property
+    def key_positions(self) -> torch.Tensor:
+        """Positions of the cached rows and these, int64 [prefix + T]."""
+        return torch.cat([torch.arange(self.prefix, device=self.device), self.positions])
+
+    @cached_property
+    def visible(self) -> torch.Tensor:
+        """What each row attends to, itself included: bool [T, prefix + T]."""
+        if self.among is None:
+            return self.key_positions[None, :] <= self.positions[:, None]
+        before = torch.ones(len(self), self.prefix, dtype=torch.bool, device=self.device)
+        return torch.cat([before, self.among.to(self.device)], dim=1)
 
     def within(self, window: int) -> torch.Tensor:
         """``visible`` limited to the ``window`` latest positions, the row's own included."""
@@ -35,29 +64,16 @@ class QueryRows:
 
 def causal_rows(token_ids: Sequence[int], prefix: int, device: torch.device) -> QueryRows:
     """Rows of plain text after ``prefix`` cached rows, for prefill and for one token a step."""
-    rows = len(token_ids)
-    key_positions = torch.arange(prefix + rows, device=device)
-    positions = key_positions[prefix:]
-    return QueryRows(
-        torch.tensor(token_ids, dtype=torch.long, device=device),
-        positions,
-        key_positions[None, :] <= positions[:, None],
-        key_positions,
-    )
+    positions = torch.arange(prefix, prefix + len(token_ids))
+    return QueryRows(torch.tensor(token_ids, dtype=torch.long), positions, None, prefix, device)
 
 
 def tree_rows(tree: DraftTree, prefix: int, device: torch.device) -> QueryRows:
     """Rows of a draft tree after ``prefix`` cached rows; row i is node i."""
     rows = len(tree)
-    positions = torch.tensor(tree.depths(), dtype=torch.long).add_(prefix)
-    visible = torch.zeros(rows, prefix + rows, dtype=torch.bool)
-    visible[:, :prefix] = True
+    among = torch.zeros(rows, rows, dtype=torch.bool)
     pairs = [(node, ancestor) for node, path in enumerate(tree.ancestors()) for ancestor in path]
     nodes, ancestors = torch.tensor(pairs, dtype=torch.long).unbind(1)
-    visible[nodes, ancestors + prefix] = True
-    return QueryRows(
-        torch.tensor(tree.token_ids, dtype=torch.long, device=device),
-        positions.to(device),
-        visible.to(device),
-        torch.cat([torch.arange(prefix), positions]).to(device),
-    )
+    among[nodes, ancestors] = True
+    positions = torch.tensor(tree.depths(), dtype=torch.long).add_(prefix)
+    return QueryRows(torch.tensor(tree.token_ids, dtype=torch.long), positions, among, prefix, device)
