@@ -228,7 +228,16 @@ def say_no_answer(question: str, on_text: OnText | None) -> str:
 def decode_request(settings: DecodeSettings, target: TargetModel, prompt_ids: list[int]) -> DecodeRequest:
     """The profile's conditions for one answer."""
     sampling = SamplingSettings(
-        settings.temperature, settings.top_k, settings.top_p, settings.repetition_penalty, settings.seed
+        temperature=settings.temperature,
+        top_k=settings.top_k,
+        top_p=settings.top_p,
+        repetition_penalty=settings.repetition_penalty,
+        seed=settings.seed,
+        min_p=settings.min_p,
+        presence_penalty=settings.presence_penalty,
+        frequency_penalty=settings.frequency_penalty,
+        bad_words=stop_sequences(target.tokenizer, settings.bad_words),
+        min_new_tokens=settings.min_new_tokens,
     )
     return DecodeRequest(
         prompt_ids,

@@ -104,7 +104,27 @@ class DecodeSettings(_Section):
     top_p: float = Field(
         default=1.0, gt=0.0, le=1.0, description="Sample among the smallest set with this mass."
     )
-    repetition_penalty: float = Field(default=1.0, gt=0.0, description="1: none.")
+    min_p: float = Field(
+        default=0.0,
+        ge=0.0,
+        le=1.0,
+        description="Sample among tokens this probable, as a share of the best's.",
+    )
+    repetition_penalty: float = Field(
+        default=1.0, gt=0.0, description="1: none. Divides logits of tokens in prompt and answer."
+    )
+    presence_penalty: float = Field(
+        default=0.0, ge=-2.0, le=2.0, description="Taken from the logit of a token the answer has already."
+    )
+    frequency_penalty: float = Field(
+        default=0.0, ge=-2.0, le=2.0, description="Taken once for each time the answer has the token."
+    )
+    bad_words: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        default=(), description="Strings that are not written, in the tokens that usually write them."
+    )
+    min_new_tokens: int = Field(
+        default=0, ge=0, description="Tokens before which the model may not end the answer."
+    )
     seed: int = Field(default=0, ge=0, description="Seed of sampling.")
     debug: bool = Field(default=False, description="Print each step's draft tree on stderr.")
 

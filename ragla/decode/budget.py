@@ -33,7 +33,13 @@ class StepCost:
         self._costs: dict[int, float] = {}
 
     def prepare(self, backend: Backend, cache: KVCache, budget: int) -> None:
-        """Take the table of this context length; measure it on the cache as it is where there is none."""
+        """Take the table of this context length; measure it on the cache as it is where there is none.
+
+        A backend that verifies no drafts has nothing to choose, and nothing is measured.
+        """
+        self._costs = {}
+        if not backend.drafts:
+            return
         bucket = cache.length.bit_length()
         sizes = [size for size in SIZES if size <= budget]
         known = self.table.get(bucket) or self._nearest(bucket)

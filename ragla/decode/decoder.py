@@ -41,7 +41,7 @@ def lookahead(
     """
     limits = limits or DraftLimits()
     ending = Ending(request, backend.context_end)
-    chooser = TokenChooser(request.sampling, request.prompt_ids)
+    chooser = TokenChooser(request.sampling, request.prompt_ids, request.end_ids)
     cache = backend.new_cache(cache_capacity(request, ending, limits.budget))
     began = perf_counter()
     on_ranks = drafter.recycle_prompt if request.rank_prompt else None

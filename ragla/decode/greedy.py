@@ -50,7 +50,7 @@ def greedy(
     ``observe`` sees the logits [vocabulary] of every token, as the model gave them.
     """
     ending = Ending(request, backend.context_end)
-    chooser = TokenChooser(request.sampling, request.prompt_ids)
+    chooser = TokenChooser(request.sampling, request.prompt_ids, request.end_ids)
     cache = backend.new_cache(cache_capacity(request, ending, 1))
     began = perf_counter()
     logits = prefill(backend, cache, request)
