@@ -10,16 +10,17 @@ from typing import Any, Literal
 
 import torch
 from safetensors import SafetensorError
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from transformers.utils.logging import disable_progress_bar
 
 from ragla.decode.backend import Backend
 from ragla.decode.backend.cpu import ATTENTION, CpuBackend, pack_linears
-from ragla.decode.backend.eager import EagerBackend
+from ragla.decode.backend.eager import BloomBackend, EagerBackend
 from ragla.decode.backend.integer import load_integer_model
 from ragla.decode.backend.linears import integers_available
-from ragla.decode.tree_attention import causal_rows
-from ragla.errors import ModelUnavailable, UsageError
+from ragla.decode.backend.plain import plain_backend
+from ragla.decode.checkpoint import Checkpoint, open_checkpoint
+from ragla.decode.families import why_plain
+from ragla.errors import UsageError
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16", "int8"]
 
@@ -64,36 +65,35 @@ def load_target(folder: Path, settings: LoadSettings) -> TargetModel:
     if settings.threads:
         torch.set_num_threads(settings.threads)
     device = _device(settings.device)
-    if not folder.is_dir():  # else the name would be looked up in the hub's cache
-        raise ModelUnavailable(f"{folder}: no such folder", "pull the model: ragla models pull NAME")
-    config = _read("configuration", AutoConfig, folder, settings)
-    tokenizer = _read("tokenizer", AutoTokenizer, folder, settings)
+    checkpoint = open_checkpoint(folder, settings.trust_remote_code)
+    config = checkpoint.config
+    plain = why_plain(config, checkpoint.generation, checkpoint.own_code)
+    family = config.model_type if plain else config.get_text_config(decoder=True).model_type
     notices: list[str] = []
-    family = config.get_text_config().model_type
-    backend_name = _backend_name(settings, device, family)
-    dtype = _dtype(settings.dtype, backend_name, config, notices)
-    backend: EagerBackend
+    backend_name = _backend_name(settings, device, family, plain)
+    dtype = _dtype(settings.dtype, backend_name, family, plain, config, notices)
+    backend: Backend
     if backend_name == "cpu":
-        backend = _cpu_backend(folder, config, dtype, settings, notices)
+        backend = _cpu_backend(checkpoint, dtype, settings, notices)
     else:
-        backend = EagerBackend(_read_model(folder, getattr(torch, dtype), settings).to(device))
-    if family not in CPU_FAMILIES:
-        _try(backend, family)
-    if not backend.drafts:
-        notices.append(f"{config.model_type} cannot verify a draft tree: decoding one token a step")
-    end_ids = _end_ids(folder, config, tokenizer, settings)
-    return TargetModel(backend, tokenizer, end_ids, dtype, tuple(notices))
+        model = checkpoint.read_model(getattr(torch, dtype), quantization=settings.quantization).to(device)
+        if plain:
+            backend = plain_backend(model, checkpoint.generation)
+            notices.append(f"{plain}: decoding one token a step, without drafts")
+        else:
+            backend = BloomBackend(model) if family == "bloom" else EagerBackend(model)
+    return TargetModel(backend, checkpoint.tokenizer, checkpoint.end_ids(), dtype, tuple(notices))
 
 
 def _cpu_backend(
-    folder: Path, config: Any, dtype: str, settings: LoadSettings, notices: list[str]
+    checkpoint: Checkpoint, dtype: str, settings: LoadSettings, notices: list[str]
 ) -> CpuBackend:
     if dtype == "int8":
         try:
-            return CpuBackend(load_integer_model(folder, config, settings.integers))
+            return CpuBackend(load_integer_model(checkpoint.folder, checkpoint.config, settings.integers))
         except (KeyError, RuntimeError, SafetensorError) as error:
-            raise _unloadable(folder, error) from error
-    model = _read_model(folder, torch.float32, settings, attention=ATTENTION)
+            raise checkpoint.unloadable(error) from error
+    model = checkpoint.read_model(torch.float32, attention=ATTENTION)
     if torch._C._has_mkldnn:
         pack_linears(model)
     else:
@@ -118,11 +118,12 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _backend_name(settings: LoadSettings, device: torch.device, family: str) -> str:
+def _backend_name(settings: LoadSettings, device: torch.device, family: str, plain: str | None) -> str:
+    known = plain is None and family in CPU_FAMILIES
     if settings.backend == "cpu" and device.type != "cpu":
         raise UsageError("decode.backend cpu needs decode.device cpu", "use --set decode.device=cpu")
-    if settings.backend == "cpu" and family not in CPU_FAMILIES:
-        raise UsageError(f"the cpu backend does not know {family} models", "use --set decode.backend=eager")
+    if settings.backend == "cpu" and not known:
+        raise _not_on_cpu(family, plain)
     if settings.backend == "cpu" and settings.quantization is not None:
         raise UsageError(
             "the cpu backend does not run decode.quantization",
@@ -132,11 +133,21 @@ def _backend_name(settings: LoadSettings, device: torch.device, family: str) -> 
         return settings.backend
     if settings.quantization is not None or settings.dtype in ("bfloat16", "float16"):
         return "eager"
-    return "cpu" if device.type == "cpu" and family in CPU_FAMILIES else "eager"
+    return "cpu" if device.type == "cpu" and known else "eager"
 
 
-def _dtype(asked: str, backend: str, config: Any, notices: list[str]) -> str:
+def _not_on_cpu(family: str, plain: str | None) -> UsageError:
+    reason = f": {plain}" if plain else ""
+    return UsageError(
+        f"the cpu backend does not know {family} models{reason}",
+        "use --set decode.backend=auto --set decode.dtype=auto",
+    )
+
+
+def _dtype(asked: str, backend: str, family: str, plain: str | None, config: Any, notices: list[str]) -> str:
     if backend != "cpu":
+        if asked == "int8" and (plain is not None or family not in CPU_FAMILIES):
+            raise _not_on_cpu(family, plain)
         if asked == "int8":
             raise UsageError(
                 "decode.dtype int8 runs on the cpu backend",
@@ -150,76 +161,3 @@ def _dtype(asked: str, backend: str, config: Any, notices: list[str]) -> str:
     if asked in ("bfloat16", "float16"):
         raise UsageError(f"the cpu backend has no {asked}", "use --set decode.dtype=int8, or float32")
     return "float32" if asked == "auto" else asked
-
-
-def _read(what: str, reader: Any, folder: Path, settings: LoadSettings) -> Any:
-    try:
-        return reader.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=settings.trust_remote_code
-        )
-    except Exception as error:  # on a broken file the libraries raise whatever comes first
-        raise ModelUnavailable(
-            f"{folder}: no usable {what}: {_first_line(error)}",
-            "pull the model again: ragla models pull NAME",
-        ) from error
-
-
-def _read_model(
-    folder: Path, dtype: torch.dtype, settings: LoadSettings, attention: str | None = None
-) -> Any:
-    keywords: dict[str, Any] = {"dtype": dtype, "local_files_only": True, "output_loading_info": True}
-    keywords["trust_remote_code"] = settings.trust_remote_code
-    if attention is not None:
-        keywords["attn_implementation"] = attention
-    if settings.quantization is not None:
-        keywords["quantization_config"] = dict(settings.quantization)
-    reader: Any = AutoModelForCausalLM
-    try:
-        model, loading = reader.from_pretrained(folder, **keywords)
-    except ImportError as error:
-        raise ModelUnavailable(
-            f"this model needs a package that is missing: {_first_line(error)}",
-            "pip install 'ragla[quantized]'",
-        ) from error
-    except Exception as error:
-        raise _unloadable(folder, error) from error
-    if missing := sorted(loading["missing_keys"]):  # transformers would make them up
-        raise _unloadable(folder, f"{len(missing)} tensors are missing, {missing[0]} for one")
-    return model
-
-
-def _unloadable(folder: Path, reason: Exception | str) -> ModelUnavailable:
-    text = reason if isinstance(reason, str) else _first_line(reason)
-    return ModelUnavailable(
-        f"{folder}: the model cannot be loaded: {text}", "pull the model again: ragla models pull NAME"
-    )
-
-
-def _try(backend: EagerBackend, family: str) -> None:
-    """Run a token through a family nobody has tested: some keep a memory of another kind than rows."""
-    cache = backend.new_cache(1)
-    try:
-        backend.forward(causal_rows([0], 0, backend.device), cache)
-        kept = max(layer.length for layer in cache.rows)
-    except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
-        kept = 0
-    if not kept or "chunked_attention" in backend.layer_types:
-        raise ModelUnavailable(
-            f"{family} models do not keep keys and values row by row: they cannot be decoded here",
-            "choose another model: ragla models list",
-        )
-
-
-def _end_ids(folder: Path, config: Any, tokenizer: Any, settings: LoadSettings) -> frozenset[int]:
-    """Every id that ends an answer: of the generation config, the model config and the tokenizer."""
-    found: list[Any] = [config.get_text_config().eos_token_id, tokenizer.eos_token_id]
-    if (folder / "generation_config.json").exists():
-        found.append(_read("generation configuration", GenerationConfig, folder, settings).eos_token_id)
-    ids: set[int] = set()
-    for entry in found:
-        ids.update(entry if isinstance(entry, (list, tuple)) else [] if entry is None else [entry])
-    return frozenset(ids)
-
-
-def _first_line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from ragla.decode.model import LoadSettings, TargetModel, load_target
-from tests.decode.tiny_models import save_tiny, tiny_config
+from tests.decode.tiny_configs import tiny_config
+from tests.decode.tiny_models import save_tiny
 
 LoadTiny = Callable[..., TargetModel]
 

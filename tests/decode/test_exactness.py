@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from ragla.decode.request import DecodeRequest
 from ragla.decode.verify import SamplingSettings
 from ragla.trie import DraftLimits
-from tests.decode.tiny_models import END, VOCABULARY, drafted, few, plain
+from tests.decode.tiny_configs import END, VOCABULARY
+from tests.decode.tiny_models import drafted, few, plain
 
 FAMILIES = ["llama", "qwen2", "qwen2-window", "qwen3", "mistral", "gemma3_text", "gpt2", "glm"]
 MORE_FAMILIES = ["gemma2", "glm4", "smollm3", "olmo2", "granite", "phi3", "starcoder2", "stablelm"]

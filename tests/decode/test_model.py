@@ -17,8 +17,8 @@ from ragla.decode.model import LoadSettings, load_target
 from ragla.decode.request import DecodeRequest
 from ragla.decode.tree_attention import causal_rows
 from ragla.errors import ModelUnavailable, UsageError
-from ragla.trie import DraftLimits
-from tests.decode.tiny_models import END, VOCABULARY, drafted, plain, save_tiny, save_tokenizer, tiny_config
+from tests.decode.tiny_configs import END, VOCABULARY, tiny_config
+from tests.decode.tiny_models import plain, save_tiny, save_tokenizer
 
 Break = Callable[[Path], None]
 
@@ -120,6 +120,15 @@ def test_settings_that_contradict_each_other(whole: Path, keys: dict[str, Any], 
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("trusted", [False, True])
+def test_an_original_chatglm_folder_names_the_converted_checkpoint(folder: Path, trusted: bool) -> None:
+    code = {"AutoConfig": "configuration_chatglm.ChatGLMConfig", "AutoModel": "modeling_chatglm.ChatGLMModel"}
+    configure(model_type="chatglm", auto_map=code)(folder)
+    with pytest.raises(ModelUnavailable, match="an original ChatGLM checkpoint") as caught:
+        load_target(folder, settings(folder, trust_remote_code=trusted))
+    assert "zai-org/glm-4-9b-chat-hf" in str(caught.value.hint)
+
+
 def test_a_model_that_writes_no_text(folder: Path) -> None:
     configure(model_type="bert")(folder)
     with pytest.raises(ModelUnavailable, match="tensors are missing"):
@@ -171,26 +180,14 @@ def test_the_stored_precision_is_kept_on_the_eager_backend(tmp_path: Path) -> No
     assert load_target(tmp_path, settings(tmp_path, backend="cpu")).dtype == "float32"
 
 
-@pytest.mark.parametrize("family", ["mamba", "bloom", "rwkv", "lfm2"])
-def test_a_memory_that_drafts_would_corrupt_is_refused(tmp_path: Path, family: str) -> None:
-    keys = {"layer_types": ["conv", "full_attention"]} if family == "lfm2" else {}
-    save_tiny(tmp_path, tiny_config(family, **keys))
-    with pytest.raises(ModelUnavailable, match=f"{family} models do not keep keys and values row by row"):
-        load_target(tmp_path, settings(tmp_path, backend="eager"))
-    with pytest.raises(UsageError, match=f"the cpu backend does not know {family} models"):
-        load_target(tmp_path, settings(tmp_path, backend="cpu"))
-
-
-def test_a_family_without_trees_decodes_plainly_and_says_so(tmp_path: Path) -> None:
-    keys = {"attention_types": [[["global", "local"], 1]], "num_layers": 2, "num_heads": 4, "window_size": 8}
-    save_tiny(tmp_path, tiny_config("gpt_neo", num_hidden_layers=2, **keys))
-    target = load_target(tmp_path, settings(tmp_path))
-    assert target.notices == ("gpt_neo cannot verify a draft tree: decoding one token a step",)
-    request = DecodeRequest(list(range(5, 35)), 10)
-    expected = plain(target.backend, request)
-    found, stats = drafted(target.backend, request, DraftLimits(), [expected])
-    assert found == expected
-    assert stats.drafted == 0
+@pytest.mark.parametrize("family", ["mamba", "lfm2", "mpt", "mixtral"])
+def test_a_family_the_cpu_backend_does_not_know(tmp_path: Path, family: str) -> None:
+    save_tiny(tmp_path, tiny_config(family))
+    for keys in ({"backend": "cpu"}, {"dtype": "int8"}, {"backend": "cpu", "dtype": "int8"}):
+        with pytest.raises(UsageError, match=f"the cpu backend does not know {family} models") as caught:
+            load_target(tmp_path, settings(tmp_path, **keys))
+        assert caught.value.hint == "use --set decode.backend=auto --set decode.dtype=auto"
+    assert load_target(tmp_path, settings(tmp_path, backend="auto", dtype="auto")).dtype == "float32"
 
 
 def test_integers_are_made_once_and_mended(folder: Path) -> None:

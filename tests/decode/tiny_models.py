@@ -11,7 +11,7 @@ from hypothesis import settings
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedTokenizerFast
 from transformers.utils import logging
 
 from ragla.decode.decoder import lookahead
@@ -21,62 +21,16 @@ from ragla.decode.request import DecodeRequest
 from ragla.decode.stats import DecodeStats
 from ragla.decode.tree_attention import QueryRows
 from ragla.trie import Drafter, DraftLimits
+from tests.decode.tiny_configs import END, VOCABULARY
+from tests.decode.tiny_configs import tiny_config as tiny_config
 
 logging.disable_progress_bar()
 logging.set_verbosity_error()
-
-VOCABULARY = 120
-WINDOW = 256
-END = 2
-
-_BASE: dict[str, Any] = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "max_position_embeddings": WINDOW,
-    "initializer_range": 0.5,  # the usual 0.02 makes a random model repeat one token
-    "pad_token_id": 0,
-    "bos_token_id": 1,
-    "eos_token_id": END,
-}
-_MIXED: dict[str, Any] = {
-    "num_hidden_layers": 3,
-    "sliding_window": 9,
-    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
-}
-_OWN: dict[str, dict[str, Any]] = {
-    "mistral": {"sliding_window": 11},
-    "starcoder2": {"sliding_window": 11},
-    "phi3": {"sliding_window": 11},
-    "qwen2-window": {"use_sliding_window": True, "sliding_window": 10, "max_window_layers": 1},
-    "gemma2": _MIXED,
-    "gemma3_text": _MIXED,
-}
-_GPT2: dict[str, Any] = {
-    "vocab_size": VOCABULARY,
-    "n_embd": 32,
-    "n_layer": 2,
-    "n_head": 4,
-    "n_positions": WINDOW,
-    "initializer_range": 0.5,
-    "bos_token_id": 1,
-    "eos_token_id": END,
-}
 
 
 def few(divisor: int) -> settings:
     """Hypothesis settings for slow examples: the profile's number divided."""
     return settings(max_examples=max(1, settings.default.max_examples // divisor))
-
-
-def tiny_config(family: str, **changes: Any) -> Any:
-    """A transformers config of this family ("qwen2-window": qwen2 with a sliding window)."""
-    keys = _GPT2 if family == "gpt2" else {**_BASE, **_OWN.get(family, {})}
-    return AutoConfig.for_model(family.split("-")[0], **{**keys, **changes})
 
 
 def save_tokenizer(folder: Path) -> None:
@@ -92,7 +46,8 @@ def save_tokenizer(folder: Path) -> None:
 def save_tiny(folder: Path, config: Any, dtype: torch.dtype = torch.float32) -> Path:
     """A folder with the weights, config and tokenizer of a random model."""
     torch.manual_seed(1)
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    reader = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
+    model = reader.from_config(config, dtype=torch.float32)
     model.to(dtype).save_pretrained(folder)
     save_tokenizer(folder)
     return folder

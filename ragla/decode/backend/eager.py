@@ -1,4 +1,4 @@
-"""Any stock causal transformers model, on any device, its model file untouched."""
+"""Any stock transformers model whose trees can be verified, on any device, its model file untouched."""
 
 from __future__ import annotations
 
@@ -10,15 +10,11 @@ from ragla.decode.kv_cache import KVCache
 from ragla.decode.tree_attention import QueryRows
 from ragla.decode.verify import best_ids
 
-CROPPABLE_LAYERS = {"full_attention", "sliding_attention"}
-# attention that takes more than a mask to know where a token stands
-UNVERIFIABLE_TYPES = {"bloom", "falcon_h1", "gpt_neo", "mpt", "rwkv", "mamba", "mamba2"}
-
 RANKED_ROWS = 64  # rows of logits held at once when a prompt is ranked
 
 
 class EagerBackend:
-    """Runs a transformers model with explicit masks, one per kind of layer.
+    """Runs a transformers model of a drafting family with explicit masks, one per kind of layer.
 
     The masks are additive, [1, 1, T, prefix + T] in the model's dtype, which sdpa and the models' own
     attention both take. A model with sliding layers gets a dict of them: given one mask only, it would
@@ -26,6 +22,7 @@ class EagerBackend:
     """
 
     name = "eager"
+    drafts = True
 
     def __init__(self, model: Any, cache_dtype: torch.dtype | None = None) -> None:
         self.model = model.eval()
@@ -34,9 +31,6 @@ class EagerBackend:
         self.context_end = int(getattr(self.config, "max_position_embeddings", None) or 1 << 20)
         self.layer_types = list(getattr(self.config, "layer_types", None) or [])
         self.window = _window(self.config)
-        self.drafts = self.config.model_type not in UNVERIFIABLE_TYPES and (
-            set(self.layer_types) <= CROPPABLE_LAYERS
-        )
         self._cache_dtype = cache_dtype
         self._mask_dtype = model.dtype
 
@@ -94,6 +88,30 @@ class EagerBackend:
     def _additive(self, visible: torch.Tensor) -> torch.Tensor:
         mask = torch.zeros(visible.shape, dtype=self._mask_dtype, device=visible.device)
         return mask.masked_fill_(~visible, torch.finfo(self._mask_dtype).min)[None, None]
+
+
+class BloomBackend(EagerBackend):
+    """Bloom adds to every score a bias that grows with the key's place, its alibi.
+
+    Bloom reckons that place from a mask of padding; in a tree it is the key's position instead.
+    """
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self._ladder = model.base_model.build_alibi_tensor
+        self._key_positions = torch.empty(0, dtype=torch.long)
+        model.base_model.build_alibi_tensor = self._alibi
+
+    def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
+        """Logits [T, vocabulary] of T rows, or [1, vocabulary] of the last; the cache grows by T rows."""
+        self._key_positions = rows.key_positions
+        return super().forward(rows, cache, last_only=last_only)
+
+    def _alibi(self, mask: torch.Tensor, heads: int, dtype: torch.dtype) -> torch.Tensor:
+        """Bias [heads, 1, prefix + T]."""
+        places = torch.ones(1, int(self._key_positions.max()) + 1, device=mask.device)
+        ladder: torch.Tensor = self._ladder(places, heads, dtype)
+        return ladder[:, :, self._key_positions]
 
 
 def _window(config: Any) -> int | None:
