@@ -13,6 +13,7 @@ from time import perf_counter
 
 from ragla.decode.backend import Backend
 from ragla.decode.kv_cache import KVCache
+from ragla.decode.shortage import out_of_memory
 from ragla.decode.tree_attention import causal_rows
 from ragla.trie import DraftTree
 
@@ -83,19 +84,34 @@ class StepCost:
 
 
 def measure(backend: Backend, cache: KVCache, sizes: list[int]) -> dict[int, float]:
-    """Median seconds of forward passes over T rows behind the cached text, which is left as it was."""
+    """Median seconds of forward passes over T rows behind the cached text, which is left as it was.
+
+    Sizes that do not fit the cache, the model's window or the memory are left out.
+    """
     costs: dict[int, float] = {}
     length = cache.length
     for size in sorted(sizes):
         if length + size > min(cache.capacity, backend.context_end):
             continue
-        times = []
-        for _ in range(REPETITIONS if size < LARGE else 1):
-            rows = causal_rows([0] * size, length, backend.device)
-            began = perf_counter()
-            # fetching a value waits for a device that runs ahead
-            float(backend.forward(rows, cache)[-1, 0])
-            times.append(perf_counter() - began)
+        try:
+            costs[size] = _median_seconds(backend, cache, size)
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            break
+        finally:
             cache.truncate(length)
-        costs[size] = sorted(times)[len(times) // 2]
     return costs
+
+
+def _median_seconds(backend: Backend, cache: KVCache, size: int) -> float:
+    length = cache.length
+    times = []
+    for _ in range(REPETITIONS if size < LARGE else 1):
+        rows = causal_rows([0] * size, length, backend.device)
+        began = perf_counter()
+        # fetching a value waits for a device that runs ahead
+        float(backend.forward(rows, cache)[-1, 0])
+        times.append(perf_counter() - began)
+        cache.truncate(length)
+    return sorted(times)[len(times) // 2]

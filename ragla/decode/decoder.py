@@ -7,17 +7,21 @@ loop's text; there are only fewer steps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 
 import torch
 
 from ragla.decode.backend import Backend
 from ragla.decode.budget import StepCost
-from ragla.decode.greedy import prefill
+from ragla.decode.greedy import next_logits
 from ragla.decode.kv_cache import KVCache
+from ragla.decode.prefill import PromptCache, prefill
 from ragla.decode.request import Block, DecodeRequest, Ending, cache_capacity
+from ragla.decode.shortage import RowLimits, out_of_memory
 from ragla.decode.stats import DecodeStats, StepStats
+from ragla.decode.ties import Judge
 from ragla.decode.tree_attention import tree_rows
 from ragla.decode.verify import TokenChooser, second_thoughts
 from ragla.trie import Drafter, DraftLimits, DraftTree, accepted_path
@@ -33,44 +37,39 @@ def lookahead(
     limits: DraftLimits | None = None,
     cost: StepCost | None = None,
     observe: Observer | None = None,
+    kept: PromptCache | None = None,
+    tie: float = 0.0,
 ) -> Iterator[Block]:
     """Decode with drafts; yields the tokens of each step and fills ``stats``.
 
     The drafter has begun with the prompt. ``cost`` says how many nodes a step is worth; without it the
-    whole budget is verified. ``observe`` sees every draft tree with its accepted nodes.
+    whole budget is verified. ``observe`` sees every draft tree with its accepted nodes. ``kept`` may hold
+    what the prompt begins with. Near-ties up to ``tie``, see ``ragla.decode.ties``, are decided by a pass
+    over a single row, as the plain loop decides them.
     """
     limits = limits or DraftLimits()
+    kept = kept or PromptCache(reuse=False)
     ending = Ending(request, backend.context_end)
-    chooser = TokenChooser(request.sampling, request.prompt_ids, request.end_ids)
-    cache = backend.new_cache(cache_capacity(request, ending, limits.budget))
+    judge = Judge(TokenChooser(request.sampling, request.prompt_ids, request.end_ids), ending, tie)
+    cache = kept.take(backend, request, cache_capacity(request, ending, limits.budget))
+    logits = read_prompt(backend, drafter, cache, request, stats, kept)
+    stepper = Stepper(backend, drafter, cache, limits, cost, kept.limits)
+    stats.calibration_s = stepper.calibrate()
     began = perf_counter()
-    on_ranks = drafter.recycle_prompt if request.rank_prompt else None
-    logits = prefill(backend, cache, request, on_ranks)[None]
-    stats.prompt_tokens = len(request.prompt_ids)
-    stats.prefill_s = perf_counter() - began
-    if cost is not None:
-        began = perf_counter()
-        cost.prepare(backend, cache, limits.budget)
-        stats.calibration_s = perf_counter() - began
-    began = perf_counter()
-
-    def choose(node: int) -> int | None:
-        if ending.reason:
-            return None
-        token = chooser.choose(logits[node])
-        ending.push(token)
-        return token
-
     tree = DraftTree([request.prompt_ids[-1]])
     while True:
-        nodes, chosen = accepted_path(tree, choose)
+        nodes, chosen = accepted_path(tree, partial(judge.choose, tree, logits))
+        if not ending.reason and len(chosen) == len(nodes):
+            chosen.append(judge.decide(stepper.single_row(tree, nodes)))
+            stats.decided_alone += 1
+        elif stats.steps:
+            cache.keep([0, *nodes])
         drafter.learn(tree, nodes)
         drafter.commit(chosen)  # before recycling: the old ranks are judged by what came
         best, chances = second_thoughts(logits)
         drafter.recycle(tree.token_ids, best, [0, *nodes], chances)
         stats.tokens += len(chosen)
         if stats.steps:
-            cache.keep([0, *nodes])
             stats.steps[-1] = replace(stats.steps[-1], accepted=len(nodes), committed=len(chosen))
         stats.decode_s += perf_counter() - began
         if observe is not None and stats.steps:
@@ -79,47 +78,88 @@ def lookahead(
         if ending.reason:
             return
         began = perf_counter()
-        tree, logits = step(backend, drafter, cache, limits, cost, ending.remaining, chosen[-1], stats)
+        tree, logits = stepper.step(chosen[-1], ending.remaining, stats)
 
 
-def step(
+def read_prompt(
     backend: Backend,
     drafter: Drafter,
     cache: KVCache,
-    limits: DraftLimits,
-    cost: StepCost | None,
-    remaining: int,
-    last_token: int,
+    request: DecodeRequest,
     stats: DecodeStats,
-) -> tuple[DraftTree, torch.Tensor]:
-    """Draft and verify once: the tree and its logits [nodes, vocabulary]."""
+    kept: PromptCache,
+) -> torch.Tensor:
+    """Fill the cache with the prompt: the last row's logits [1, vocabulary]."""
+    stats.reused = cache.length
+    stats.prompt_tokens = len(request.prompt_ids)
     began = perf_counter()
-    tree = draft(backend, drafter, limits, cost, remaining, last_token)
-    rows = tree_rows(tree, cache.length, backend.device)
-    drafted = perf_counter()
-    logits = backend.forward(rows, cache)
-    seconds = perf_counter() - drafted
-    if cost is not None:
-        cost.record(len(tree), seconds)
-    expected = sum(tree.probabilities[1:])
-    stats.steps.append(StepStats(len(tree) - 1, 0, 0, seconds, drafted - began, expected))
-    return tree, logits
+    on_ranks = drafter.recycle_prompt if request.rank_prompt else None
+    logits = prefill(backend, cache, request, on_ranks, kept)
+    stats.prefill_s = perf_counter() - began
+    return logits[None]
 
 
-def draft(
-    backend: Backend,
-    drafter: Drafter,
-    limits: DraftLimits,
-    cost: StepCost | None,
-    remaining: int,
-    last_token: int,
-) -> DraftTree:
-    """A tree no deeper than the answer may still grow, cut to what is worth verifying."""
-    depth = min(limits.max_depth, remaining - 1)
-    if not backend.drafts or depth < 1:
-        return DraftTree([last_token])
-    tree = drafter.draft(last_token, replace(limits, max_depth=depth))
-    return tree if cost is None else cost.trim(tree)
+@dataclass(frozen=True)
+class Stepper:
+    """Drafts a tree and verifies it in one forward pass, as large as its cost and the memory allow."""
+
+    backend: Backend
+    drafter: Drafter
+    cache: KVCache
+    limits: DraftLimits
+    cost: StepCost | None
+    row_limits: RowLimits
+
+    def calibrate(self) -> float:
+        """Measure what steps cost here, if that is not known; the seconds it took."""
+        if self.cost is None or not self.backend.drafts:
+            return 0.0
+        began = perf_counter()
+        self.cost.prepare(self.backend, self.cache, self.limits.budget)
+        return perf_counter() - began
+
+    def step(self, last_token: int, remaining: int, stats: DecodeStats) -> tuple[DraftTree, torch.Tensor]:
+        """Draft and verify once: the tree and its logits [nodes, vocabulary].
+
+        Where memory runs out the draft is halved. Raises RaglaError when a single row does not fit.
+        """
+        began = perf_counter()
+        tree = self.draft(last_token, remaining)
+        while True:
+            rows = tree_rows(tree, self.cache.length, self.backend.device)
+            drafted = perf_counter()
+            try:
+                logits = self.backend.forward(rows, self.cache)
+                break
+            except (RuntimeError, MemoryError) as error:
+                if not out_of_memory(error):
+                    raise
+                self.cache.truncate(self.cache.length)
+                tree = tree.truncated(self.row_limits.halve_draft(len(tree)))
+        seconds = perf_counter() - drafted
+        if self.cost is not None:
+            self.cost.record(len(tree), seconds)
+        expected = sum(tree.probabilities[1:])
+        stats.steps.append(StepStats(len(tree) - 1, 0, 0, seconds, drafted - began, expected))
+        return tree, logits
+
+    def draft(self, last_token: int, remaining: int) -> DraftTree:
+        """A tree no deeper than the answer may still grow, cut to what is worth verifying."""
+        depth = min(self.limits.max_depth, remaining - 1)
+        budget = min(self.limits.budget, self.row_limits.draft or self.limits.budget)
+        if not self.backend.drafts or depth < 1:
+            return DraftTree([last_token])
+        tree = self.drafter.draft(last_token, replace(self.limits, max_depth=depth, budget=budget))
+        return tree if self.cost is None else self.cost.trim(tree)
+
+    def single_row(self, tree: DraftTree, nodes: list[int]) -> torch.Tensor:
+        """Logits [vocabulary] after the last accepted node by a pass over its row alone.
+
+        The accepted nodes' rows are kept; the last one's is computed anew.
+        """
+        path = [0, *nodes]
+        self.cache.keep(path[:-1])
+        return next_logits(self.backend, self.cache, tree.token_ids[path[-1]])
 
 
 def block(tree: DraftTree, nodes: list[int], chosen: list[int]) -> Block:

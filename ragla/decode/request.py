@@ -15,7 +15,9 @@ class DecodeRequest:
 
     ``stop`` strings need ``detokenize``, token ids → text. ``prefill_rows`` bounds how many prompt
     tokens go through the model at once. ``rank_prompt``: the drafter also learns what the model would
-    have said after each prompt token, at the price of a vocabulary product for the whole prompt.
+    have said after each prompt token, at the price of a vocabulary product for the whole prompt. ``cuts``:
+    places where parts of the prompt begin; no chunk of the prefill reaches across one, so that the chunks
+    before it can serve the next prompt that begins alike.
     """
 
     prompt_ids: Sequence[int]
@@ -26,6 +28,7 @@ class DecodeRequest:
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     prefill_rows: int = 512
     rank_prompt: bool = False
+    cuts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

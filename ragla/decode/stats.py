@@ -21,17 +21,26 @@ class StepStats:
     draft_s: float
     expected: float = 0.0
 
+    @property
+    def nodes(self) -> int:
+        """T, the rows of the forward pass: the last token and the draft nodes after it."""
+        return self.drafted + 1
+
 
 @dataclass
 class DecodeStats:
     """Totals of one answer. Times in seconds, without what the consumer of the stream does in between.
 
-    ``calibration_s``: spent once per model and machine on measuring what steps cost.
+    ``calibration_s``: spent once per model and machine on measuring what steps cost. ``reused``: prompt
+    tokens whose rows were still in the cache. ``decided_alone``: near-ties that one more forward pass over
+    a single row has decided.
     """
 
     prompt_tokens: int = 0
+    reused: int = 0
     tokens: int = 0
     copied: int = 0
+    decided_alone: int = 0
     prefill_s: float = 0.0
     calibration_s: float = 0.0
     decode_s: float = 0.0
@@ -41,6 +50,11 @@ class DecodeStats:
     def drafted(self) -> int:
         """Draft nodes verified."""
         return sum(step.drafted for step in self.steps)
+
+    @property
+    def nodes(self) -> list[int]:
+        """T of each step, in order."""
+        return [step.nodes for step in self.steps]
 
     @property
     def accepted(self) -> int:
