@@ -52,8 +52,14 @@ class DecodeSettings(_Section):
     model: str = Field(
         default="qwen2.5-coder-1.5b", description="Registry name, folder, .gguf file or hub id."
     )
-    backend: Literal["auto", "eager", "cpu"] = Field(default="auto", description="How one forward pass runs.")
+    backend: Literal["auto", "eager", "cpu", "cuda"] = Field(
+        default="auto", description="How one forward pass runs."
+    )
     device: str = Field(default="auto", description="auto, cpu, cuda, cuda:0, mps.")
+    parallel: Literal["none", "layers", "tensor"] = Field(
+        default="none",
+        description="Over several devices: layers, layer by layer; tensor, cut across torchrun's processes.",
+    )
     dtype: Literal["auto", "float32", "bfloat16", "float16", "int8"] = Field(
         default="auto", description="int8: 8-bit integer linears of the cpu backend."
     )

@@ -80,6 +80,7 @@ def open_target(profile: Profile) -> TargetModel:
         LoadSettings(
             backend=settings.backend,
             device=settings.device,
+            parallel=settings.parallel,
             dtype=settings.dtype,
             threads=settings.threads,
             quantization=settings.quantization,

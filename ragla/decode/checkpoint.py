@@ -47,11 +47,19 @@ class Checkpoint:
         return frozenset(ids)
 
     def read_model(
-        self, dtype: torch.dtype, attention: str | None = None, quantization: dict[str, Any] | None = None
+        self,
+        dtype: torch.dtype,
+        attention: str | None = None,
+        quantization: dict[str, Any] | None = None,
+        placing: dict[str, Any] | None = None,
     ) -> Any:
-        """The transformers model in ``dtype``. Raises ModelUnavailable."""
+        """The transformers model in ``dtype``; ``placing``: further keywords that say where it goes.
+
+        Raises ModelUnavailable.
+        """
         keywords: dict[str, Any] = {"dtype": dtype, "local_files_only": True, "output_loading_info": True}
         keywords["trust_remote_code"] = self.trusted
+        keywords.update(placing or {})
         if attention is not None:
             keywords["attn_implementation"] = attention
         if quantization is not None:

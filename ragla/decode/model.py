@@ -14,12 +14,14 @@ from transformers.utils.logging import disable_progress_bar
 
 from ragla.decode.backend import Backend
 from ragla.decode.backend.cpu import ATTENTION, CpuBackend, pack_linears
+from ragla.decode.backend.cuda import CudaBackend
 from ragla.decode.backend.eager import BloomBackend, EagerBackend
 from ragla.decode.backend.integer import load_integer_model
 from ragla.decode.backend.linears import integers_available
 from ragla.decode.backend.plain import plain_backend
 from ragla.decode.checkpoint import Checkpoint, open_checkpoint
 from ragla.decode.families import why_plain
+from ragla.decode.placement import Parallel, loading_keywords, placed, several_devices
 from ragla.errors import UsageError
 
 Dtype = Literal["auto", "float32", "bfloat16", "float16", "int8"]
@@ -35,8 +37,9 @@ CPU_FAMILIES = {
 class LoadSettings:
     """How to load: see the profile keys of these names. ``integers`` is the folder for 8-bit weights."""
 
-    backend: Literal["auto", "eager", "cpu"] = "auto"
+    backend: Literal["auto", "eager", "cpu", "cuda"] = "auto"
     device: str = "auto"
+    parallel: Parallel = "none"
     dtype: Dtype = "auto"
     threads: int = 0
     quantization: dict[str, Any] | None = None
@@ -70,18 +73,30 @@ def load_target(folder: Path, settings: LoadSettings) -> TargetModel:
     plain = why_plain(config, checkpoint.generation, checkpoint.own_code)
     family = config.model_type if plain else config.get_text_config(decoder=True).model_type
     notices: list[str] = []
-    backend_name = _backend_name(settings, device, family, plain)
+    quantized = settings.quantization or getattr(config, "quantization_config", None)
+    backend_name = _backend_name(settings, device, family, plain, bool(quantized))
     dtype = _dtype(settings.dtype, backend_name, family, plain, config, notices)
     backend: Backend
     if backend_name == "cpu":
         backend = _cpu_backend(checkpoint, dtype, settings, notices)
     else:
-        model = checkpoint.read_model(getattr(torch, dtype), quantization=settings.quantization).to(device)
+        model = checkpoint.read_model(
+            getattr(torch, dtype),
+            quantization=settings.quantization,
+            placing=loading_keywords(settings.parallel),
+        )
+        model = placed(model, device, settings.parallel)
         if plain:
             backend = plain_backend(model, checkpoint.generation)
             notices.append(f"{plain}: decoding one token a step, without drafts")
+        elif family == "bloom":
+            backend = BloomBackend(model)
+        elif backend_name == "cuda":
+            whole = settings.parallel != "tensor" and not several_devices(model)
+            backend = CudaBackend(model, record=whole)
+            notices += backend.notices
         else:
-            backend = BloomBackend(model) if family == "bloom" else EagerBackend(model)
+            backend = EagerBackend(model)
     return TargetModel(backend, checkpoint.tokenizer, checkpoint.end_ids(), dtype, tuple(notices))
 
 
@@ -118,20 +133,30 @@ def _device(name: str) -> torch.device:
     return device
 
 
-def _backend_name(settings: LoadSettings, device: torch.device, family: str, plain: str | None) -> str:
+def _backend_name(
+    settings: LoadSettings, device: torch.device, family: str, plain: str | None, quantized: bool
+) -> str:
     known = plain is None and family in CPU_FAMILIES
     if settings.backend == "cpu" and device.type != "cpu":
         raise UsageError("decode.backend cpu needs decode.device cpu", "use --set decode.device=cpu")
     if settings.backend == "cpu" and not known:
         raise _not_on_cpu(family, plain)
-    if settings.backend == "cpu" and settings.quantization is not None:
+    if settings.backend == "cpu" and quantized:
+        what = "decode.quantization" if settings.quantization else "checkpoints that are quantised already"
         raise UsageError(
-            "the cpu backend does not run decode.quantization",
-            "use --set decode.backend=eager, or decode.dtype=int8",
+            f"the cpu backend does not run {what}", "use --set decode.backend=eager, or decode.dtype=int8"
         )
+    if settings.backend == "cpu" and settings.parallel != "none":
+        raise UsageError(
+            "the cpu backend runs in one process on one device", "use --set decode.backend=eager"
+        )
+    if settings.backend == "cuda" and device.type != "cuda":
+        raise UsageError("decode.backend cuda needs a CUDA device", "use --set decode.backend=auto")
     if settings.backend != "auto":
         return settings.backend
-    if settings.quantization is not None or settings.dtype in ("bfloat16", "float16"):
+    if device.type == "cuda":
+        return "cuda"
+    if quantized or settings.parallel != "none" or settings.dtype in ("bfloat16", "float16"):
         return "eager"
     return "cpu" if device.type == "cpu" and known else "eager"
 

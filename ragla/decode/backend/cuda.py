@@ -28,15 +28,16 @@ log = logging.getLogger(__name__)
 
 
 class CudaBackend(EagerBackend):
-    """A transformers model of a drafting family on one GPU, or on several without graphs.
+    """A transformers model of a drafting family on one GPU, or on several without recorded steps.
 
-    ``graphs``: how steps are recorded; None: as the device can. ``notices`` say what is not recorded;
-    one that comes up later, in the middle of an answer, is logged too.
+    ``graphs``: how steps are recorded; None: as the device can. ``record``: False for a model that lies on
+    several devices. ``notices`` say what is not recorded; one that comes up later, in the middle of an
+    answer, is logged too.
     """
 
     name = "cuda"
 
-    def __init__(self, model: Any, graphs: GraphRunner | None = None) -> None:
+    def __init__(self, model: Any, graphs: GraphRunner | None = None, *, record: bool = True) -> None:
         super().__init__(model)
         self.notices: list[str] = []
         self._rule = MaskRule(frozenset(self.layer_types), self.window, self._mask_dtype)
@@ -47,12 +48,11 @@ class CudaBackend(EagerBackend):
             model.set_attn_implementation(ATTENTION)
         self._checked = False
         self._pool = StoragePool(self._shapes())
-        devices = {shape.device for shape in self._pool.shapes} | {self.device}
-        self._graphs = graphs or graphs_for(self.device) if len(devices) == 1 else None
-        if self._graphs is None:
-            self.notices.append("the model lies on several devices: its steps are not recorded")
-        else:
+        self._graphs = (graphs or graphs_for(self.device)) if record else None
+        if record:
             self._check()
+        else:
+            self.notices.append("the model lies on several devices: its steps are not recorded as graphs")
         self._checked = True
 
     def new_cache(self, capacity: int) -> KVCache:
