@@ -18,12 +18,13 @@ from ragla.decode.budget import StepCost
 from ragla.decode.greedy import next_logits
 from ragla.decode.kv_cache import KVCache
 from ragla.decode.prefill import PromptCache, prefill
+from ragla.decode.ranked import RankedRows
 from ragla.decode.request import Block, DecodeRequest, Ending, cache_capacity
 from ragla.decode.shortage import RowLimits, out_of_memory
 from ragla.decode.stats import DecodeStats, StepStats
 from ragla.decode.ties import Judge
 from ragla.decode.tree_attention import tree_rows
-from ragla.decode.verify import TokenChooser, second_thoughts
+from ragla.decode.verify import TokenChooser
 from ragla.trie import Drafter, DraftLimits, DraftTree, accepted_path
 
 Observer = Callable[[DraftTree, list[int]], None]
@@ -52,13 +53,13 @@ def lookahead(
     ending = Ending(request, backend.context_end)
     judge = Judge(TokenChooser(request.sampling, request.prompt_ids, request.end_ids), ending, tie)
     cache = kept.take(backend, request, cache_capacity(request, ending, limits.budget))
-    logits = read_prompt(backend, drafter, cache, request, stats, kept)
+    ranked = read_prompt(backend, drafter, cache, request, stats, kept)
     stepper = Stepper(backend, drafter, cache, limits, cost, kept.limits)
     stats.calibration_s = stepper.calibrate()
     began = perf_counter()
     tree = DraftTree([request.prompt_ids[-1]])
     while True:
-        nodes, chosen = accepted_path(tree, partial(judge.choose, tree, logits))
+        nodes, chosen = accepted_path(tree, partial(judge.choose, tree, ranked))
         if not ending.reason and len(chosen) == len(nodes):
             chosen.append(judge.decide(stepper.single_row(tree, nodes)))
             stats.decided_alone += 1
@@ -66,7 +67,7 @@ def lookahead(
             cache.keep([0, *nodes])
         drafter.learn(tree, nodes)
         drafter.commit(chosen)  # before recycling: the old ranks are judged by what came
-        best, chances = second_thoughts(logits)
+        best, chances = ranked.second_thoughts()
         drafter.recycle(tree.token_ids, best, [0, *nodes], chances)
         stats.tokens += len(chosen)
         if stats.steps:
@@ -78,7 +79,7 @@ def lookahead(
         if ending.reason:
             return
         began = perf_counter()
-        tree, logits = stepper.step(chosen[-1], ending.remaining, stats)
+        tree, ranked = stepper.step(chosen[-1], ending.remaining, stats)
 
 
 def read_prompt(
@@ -88,15 +89,15 @@ def read_prompt(
     request: DecodeRequest,
     stats: DecodeStats,
     kept: PromptCache,
-) -> torch.Tensor:
-    """Fill the cache with the prompt: the last row's logits [1, vocabulary]."""
+) -> RankedRows:
+    """Fill the cache with the prompt: what the model says after its last token, one row."""
     stats.reused = cache.length
     stats.prompt_tokens = len(request.prompt_ids)
     began = perf_counter()
     on_ranks = drafter.recycle_prompt if request.rank_prompt else None
-    logits = prefill(backend, cache, request, on_ranks, kept)
+    ranked = RankedRows(prefill(backend, cache, request, on_ranks, kept)[None])
     stats.prefill_s = perf_counter() - began
-    return logits[None]
+    return ranked
 
 
 @dataclass(frozen=True)
@@ -118,8 +119,8 @@ class Stepper:
         self.cost.prepare(self.backend, self.cache, self.limits.budget)
         return perf_counter() - began
 
-    def step(self, last_token: int, remaining: int, stats: DecodeStats) -> tuple[DraftTree, torch.Tensor]:
-        """Draft and verify once: the tree and its logits [nodes, vocabulary].
+    def step(self, last_token: int, remaining: int, stats: DecodeStats) -> tuple[DraftTree, RankedRows]:
+        """Draft and verify once: the tree and what the model says at its nodes.
 
         Where memory runs out the draft is halved. Raises RaglaError when a single row does not fit.
         """
@@ -129,7 +130,7 @@ class Stepper:
             rows = tree_rows(tree, self.cache.length, self.backend.device)
             drafted = perf_counter()
             try:
-                logits = self.backend.forward(rows, self.cache)
+                ranked = RankedRows(self.backend.forward(rows, self.cache))
                 break
             except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error):
@@ -141,7 +142,7 @@ class Stepper:
             self.cost.record(len(tree), seconds)
         expected = sum(tree.probabilities[1:])
         stats.steps.append(StepStats(len(tree) - 1, 0, 0, seconds, drafted - began, expected))
-        return tree, logits
+        return tree, ranked
 
     def draft(self, last_token: int, remaining: int) -> DraftTree:
         """A tree no deeper than the answer may still grow, cut to what is worth verifying."""

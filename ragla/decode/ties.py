@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ragla.decode.ranked import RankedRows
 from ragla.decode.request import Ending
 from ragla.decode.verify import TokenChooser
 from ragla.trie import DraftTree
@@ -80,16 +81,25 @@ class Judge:
     ending: Ending
     tie: float = 0.0
 
-    def choose(self, tree: DraftTree, logits: torch.Tensor, node: int) -> int | None:
+    def choose(self, tree: DraftTree, rows: RankedRows, node: int) -> int | None:
         """The token after a node; None where the answer has ended or at a near-tie.
 
-        ``logits`` [nodes, vocabulary]. A tree of one node is what the plain loop computes: it has no ties.
+        ``rows`` are the tree's nodes. A tree of one node is what the plain loop computes: it has no ties.
         """
         if self.ending.reason:
             return None
-        if self.tie and len(tree) > 1 and best_gap(self.chooser, logits[node]).within(self.tie):
+        if self.tie and len(tree) > 1 and self._gap(rows, node).within(self.tie):
             return None
-        return self.decide(logits[node])
+        if not self.chooser.takes_first:
+            return self.decide(rows.logits[node])
+        token = rows.first(node)
+        self.ending.push(token)
+        return token
+
+    def _gap(self, rows: RankedRows, node: int) -> Gap:
+        if self.chooser.takes_first:
+            return Gap(*rows.two_best(node))
+        return best_gap(self.chooser, rows.logits[node])
 
     def decide(self, logits: torch.Tensor) -> int:
         """The token after logits [vocabulary]."""

@@ -58,6 +58,11 @@ class TokenChooser:
         self.ids = list(prompt_ids) if self.processors else []
         self.generator = torch.Generator().manual_seed(settings.seed)
 
+    @property
+    def takes_first(self) -> bool:
+        """Whether the token is simply the one with the largest logit, the first of equals."""
+        return self.greedy and not self.processors
+
     def choose(self, logits: torch.Tensor) -> int:
         """The next token from its logits, float [vocabulary]; to be called once a committed token."""
         if self.processors:
@@ -116,17 +121,17 @@ def _processors(settings: SamplingSettings, prompt_tokens: int, end_ids: list[in
 
 def best_ids(logits: torch.Tensor, count: int = RANKS) -> list[list[int]]:
     """The ``count`` best ids of each row, best first; logits [rows, vocabulary]."""
-    ids: list[list[int]] = _best(logits, count)[0].tolist()
+    ids: list[list[int]] = best_with_logits(logits, count)[0].tolist()
     return ids
 
 
 def second_thoughts(logits: torch.Tensor, count: int = RANKS) -> tuple[list[list[int]], list[list[float]]]:
     """The ``count`` best ids of each row, best first, and their probabilities among themselves."""
-    ids, values = _best(logits, count)
+    ids, values = best_with_logits(logits, count)
     return ids.tolist(), torch.softmax(values.float(), dim=-1).tolist()
 
 
-def _best(logits: torch.Tensor, count: int, block: int = 256) -> tuple[torch.Tensor, torch.Tensor]:
+def best_with_logits(logits: torch.Tensor, count: int, block: int = 256) -> tuple[torch.Tensor, torch.Tensor]:
     """Ids and logits [rows, count] of the best.
 
     Only the blocks with the ``count`` largest maxima can hold them, so a full selection is not needed.
