@@ -8,8 +8,8 @@ RAGLA := $(BIN)/ragla
 
 setup: .venv/.ready
 
-# the compiled drafting core is built anew when its sources change
-.venv/.ready: pyproject.toml constraints.txt hatch_build.py $(wildcard ragla/trie/_*.[ch])
+# the extension modules are built anew when their sources change
+.venv/.ready: pyproject.toml constraints.txt hatch_build.py $(wildcard ragla/trie/_*.[ch] ragla/decode/backend/_*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ragla needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[dev]'

@@ -97,6 +97,7 @@ def test_the_wheel_holds_the_compiled_core_and_says_so(wheel: Path) -> None:
     assert [name for name in held if "_core." in name] == [
         "ragla/trie/_core.pyi", f"ragla/trie/_core{suffix}"
     ]  # fmt: skip
+    assert f"ragla/decode/backend/_kernels{suffix}" in held
     assert not [name for name in held if name.endswith((".c", ".h"))]
     assert f"-cp{sys.version_info.major}{sys.version_info.minor}-" in wheel.name
     assert not wheel.name.endswith("-any.whl")

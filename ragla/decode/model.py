@@ -12,7 +12,7 @@ import torch
 from safetensors import SafetensorError
 from transformers.utils.logging import disable_progress_bar
 
-from ragla.decode.backend import Backend
+from ragla.decode.backend import Backend, kernels
 from ragla.decode.backend.cpu import ATTENTION, CpuBackend, pack_linears
 from ragla.decode.backend.cuda import CudaBackend
 from ragla.decode.backend.eager import BloomBackend, EagerBackend
@@ -109,7 +109,7 @@ def _cpu_backend(
         except (KeyError, RuntimeError, SafetensorError) as error:
             raise checkpoint.unloadable(error) from error
     model = checkpoint.read_model(torch.float32, attention=ATTENTION)
-    if torch._C._has_mkldnn:
+    if kernels.compiled or torch._C._has_mkldnn:
         pack_linears(model)
     else:
         notices.append("this processor has no oneDNN: linears stay unpacked and trees cost more")

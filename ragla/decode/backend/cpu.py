@@ -1,8 +1,8 @@
 """The CPU backend: packed or integer linears, fused projections, attention whose rows stand alone.
 
-Attention sums over the rows of the cache, and a tree keeps its rows in other places than plain text
-does, so in float32 the last bit of a row would depend on the draft. Decode steps therefore attend in
-float64 and round once: the sums differ near the 16th digit and the rounded results are equal.
+A tree keeps its rows in other places of the cache than plain text does. The compiled kernel sums over the
+keys that a row sees, in their order, wherever they lie. Without it decode steps attend in float64 over a
+float64 cache and round once: the sums differ near the 16th digit and the rounded results are equal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from torch import nn
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.pytorch_utils import Conv1D
 
+from ragla.decode.backend import kernels
 from ragla.decode.backend.eager import EagerBackend
+from ragla.decode.backend.kernel_linears import KernelLinear
 from ragla.decode.backend.linears import PackedLinear, SharedLinear, SharedProduct
 
 ATTENTION = "ragla_cpu"
@@ -30,8 +32,12 @@ class CpuBackend(EagerBackend):
     name = "cpu"
 
     def __init__(self, model: Any) -> None:
-        super().__init__(model, cache_dtype=torch.float64)
+        super().__init__(model, cache_dtype=torch.float32 if kernels.compiled else torch.float64)
         self._mask_dtype = torch.float32  # whatever precision the embedding is kept in
+
+    def _additive(self, visible: torch.Tensor) -> torch.Tensor:
+        """The kernel takes who sees whom as it is."""
+        return visible[None, None] if kernels.compiled else super()._additive(visible)
 
 
 def grouped_attention(
@@ -44,7 +50,7 @@ def grouped_attention(
     softcap: float | None = None,
     **kwargs: Any,
 ) -> tuple[torch.Tensor, None]:
-    """Attention as transformers calls it: query [1, H, T, D], key and value [1, H_kv, L, D] in float64.
+    """Attention as transformers calls it: query [1, H, T, D], key and value [1, H_kv, L, D].
 
     The queries that share a key head are folded into rows, so keys are never repeated. Returns
     [1, T, H, D] in the query's dtype.
@@ -52,17 +58,26 @@ def grouped_attention(
     if any(kwargs.get(name) is not None for name in UNSUPPORTED):
         raise ValueError(f"the cpu backend has no attention with {' or '.join(UNSUPPORTED)}")
     scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if kernels.compiled and kernels.can_attend(query, key, value, attention_mask):
+        return kernels.attention(query, key, value, attention_mask, scaling, softcap), None
+    attention_mask = _additive(attention_mask)
     if query.shape[2] > DECODE_ROWS and softcap is None:
         return _prefill(query, key, value, attention_mask, scaling), None
     _, heads, rows, width = query.shape
     groups = key.shape[1]
     folded = query[0].double().mul_(scaling).reshape(groups, -1, width)
-    scores = torch.matmul(folded, key[0].transpose(1, 2)).view(heads, rows, -1)
+    scores = torch.matmul(folded, key[0].double().transpose(1, 2)).view(heads, rows, -1)
     if softcap is not None:
         scores = torch.tanh(scores / softcap) * softcap
     shares = torch.softmax(scores.add_(attention_mask[0]), dim=-1)
-    mixed = torch.matmul(shares.view(groups, -1, shares.shape[-1]), value[0])
+    mixed = torch.matmul(shares.view(groups, -1, shares.shape[-1]), value[0].double())
     return mixed.view(1, heads, rows, -1).transpose(1, 2).to(query.dtype).contiguous(), None
+
+
+def _additive(mask: torch.Tensor) -> torch.Tensor:
+    if mask.dtype != torch.bool:
+        return mask
+    return torch.zeros(mask.shape).masked_fill_(~mask, torch.finfo(torch.float32).min)
 
 
 def _prefill(
@@ -85,6 +100,7 @@ class LinearPlace:
     prefix: str
     names: tuple[str, ...]
     widths: list[int]
+    inputs: int
     size: int
 
     def full_names(self) -> list[str]:
@@ -115,7 +131,8 @@ def linear_places(model: nn.Module) -> list[LinearPlace]:
         for names in [*groups, *[(name,) for name in linears if name not in fused]]:
             parts = [linears[name] for name in names]
             size = sum(part.weight.numel() for part in parts)
-            places.append(LinearPlace(parent, prefix, names, [part.out_features for part in parts], size))
+            widths = [part.out_features for part in parts]
+            places.append(LinearPlace(parent, prefix, names, widths, parts[0].in_features, size))
     return places
 
 
@@ -124,20 +141,25 @@ def _fusible(linears: list[nn.Linear | None]) -> bool:
 
 
 def pack_linears(model: nn.Module) -> None:
-    """Replace every linear of a float32 model by a packed one, projections of one input fused."""
+    """Replace every linear of a float32 model by a packed one, projections of one input fused.
+
+    Without the kernels this needs oneDNN.
+    """
+    packed = KernelLinear if kernels.compiled else PackedLinear
     for place in linear_places(model):
         parts = place.linears()
         weight = parts[0].weight if len(parts) == 1 else torch.cat([part.weight for part in parts])
-        place.put(PackedLinear(weight, joined_bias([part.bias for part in parts], place.widths)))
+        place.put(packed(weight, joined_bias([part.bias for part in parts], place.widths)))
     pack_conv1d(model)
 
 
 def pack_conv1d(model: nn.Module) -> None:
     """Replace GPT-2's linears, which keep their weight as [in, out], by packed float32 ones."""
+    packed = KernelLinear if kernels.compiled else PackedLinear
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, Conv1D):
-                setattr(parent, name, PackedLinear(child.weight.T, child.bias))
+                setattr(parent, name, packed(child.weight.T, child.bias))
 
 
 def joined_bias(biases: list[torch.Tensor | None], widths: list[int]) -> torch.Tensor | None:

@@ -1,8 +1,8 @@
 """Loads a model with 8-bit linears without ever holding its full-precision weights.
 
-The integers are computed once, linear by linear, and kept as safetensors files; from then on loading is
-mapping them one by one and packing each. The model itself is built without storage and given only what
-is not a linear: embeddings, norms, biases.
+The integers are computed once, linear by linear, and kept as safetensors files. The compiled kernels' are
+kept packed, so that from then on loading is reading them; fbgemm's are packed at each start. The model
+itself is built without storage and given only what is not a linear: embeddings, norms, biases.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,14 @@ from safetensors.torch import save_file
 from torch import nn
 from transformers import AutoModelForCausalLM
 
+from ragla.decode.backend import kernels
 from ragla.decode.backend.cpu import ATTENTION, LinearPlace, joined_bias, linear_places, pack_conv1d
+from ragla.decode.backend.kernel_linears import KernelIntegerLinear, packed_integers
 from ragla.decode.backend.linears import IntegerLinear, packing_integers, quantise
 from ragla.errors import ModelUnavailable, RaglaError
 
-INTEGERS = "integers-2"  # the number changes with the scheme
+PACKED = "packed-1"  # the numbers change with the schemes
+INTEGERS = "integers-3"
 FINE_FIRST, FINE_LAST = 4, 3  # layers whose down projection sees outliers and gets 16-bit activations
 
 
@@ -75,37 +79,42 @@ def load_integer_model(folder: Path, config: Any, keep: Path) -> Any:
         build: Any = AutoModelForCausalLM.from_config
         model = build(config, dtype=torch.float32, attn_implementation=ATTENTION).eval()
     weights = StoredTensors(folder)
-    path = keep / INTEGERS
-    if not _is_whole(path, model):
+    path = keep / (PACKED if kernels.compiled else INTEGERS)
+    places = linear_places(model)
+    if not _is_whole(path, places):
         shutil.rmtree(path, ignore_errors=True)
-        _store_integers(path, weights, model)
-    _replace_linears(model, StoredTensors(path), weights)
+        _store_integers(path, places, weights, model)
+    _replace_linears(model, places, StoredTensors(path), weights)
     _fill_rest(model, weights)
-    if torch._C._has_mkldnn:
+    if kernels.compiled or torch._C._has_mkldnn:
         pack_conv1d(model)
     return model
 
 
-def _is_whole(path: Path, model: Any) -> bool:
+def _is_whole(path: Path, places: list[LinearPlace]) -> bool:
     """Whether the integers of every linear are there; a broken copy is made again, like a missing one."""
-    names = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     try:
         stored = set(StoredTensors(path))
     except (ModelUnavailable, SafetensorError):
         return False
-    return stored == {f"{name}.{part}" for name in names for part in ("integers", "scales")}
+    return stored == {
+        f"{place.full_names()[0]}.{part}" for place in places for part in ("integers", "scales")
+    }
 
 
-def _store_integers(path: Path, weights: StoredTensors, model: Any) -> None:
-    """Write a file of integers and scales for each linear, all or nothing."""
+def _store_integers(path: Path, places: list[LinearPlace], weights: StoredTensors, model: Any) -> None:
+    """Write a file of integers and scales for each linear, fused ones together, all or nothing."""
+    quantised = packed_integers if kernels.compiled else quantise
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     try:
         partial.mkdir(parents=True, exist_ok=True)
-        for name, module in model.named_modules():
-            if isinstance(module, nn.Linear):
-                integers, scales = quantise(weights[_stored_name(name, weights, model)])
-                tensors = {f"{name}.integers": integers, f"{name}.scales": scales}
-                save_file(tensors, partial / f"{name}.safetensors")
+        for place in places:
+            parts = [weights[_stored_name(name, weights, model)] for name in place.full_names()]
+            integers, scales = quantised(torch.cat(parts))
+            name = place.full_names()[0]
+            save_file(
+                {f"{name}.integers": integers, f"{name}.scales": scales}, partial / f"{name}.safetensors"
+            )
         partial.rename(path)
     except OSError as error:
         if not path.exists():  # else another process was quicker
@@ -126,18 +135,24 @@ def _stored_name(name: str, weights: StoredTensors, model: Any) -> str:
     return next(f"{key}.weight" for key, module in model.named_modules() if module is embedding)
 
 
-def _replace_linears(model: Any, stored: StoredTensors, weights: StoredTensors) -> None:
-    """Pack all linears, the largest first, on all cores: fbgemm itself packs on one."""
-    places = sorted(linear_places(model), key=lambda place: -place.size)
+def _replace_linears(
+    model: Any, places: list[LinearPlace], stored: StoredTensors, weights: StoredTensors
+) -> None:
+    """Make all linears, the largest first, on all cores: fbgemm itself packs on one."""
+    places = sorted(places, key=lambda place: -place.size)
 
-    def pack(place: LinearPlace) -> IntegerLinear:
-        integers = torch.cat([stored[f"{name}.integers"] for name in place.full_names()])
-        scales = torch.cat([stored[f"{name}.scales"] for name in place.full_names()])
-        biases = [weights.get(f"{name}.bias") for name in place.full_names()]
-        return IntegerLinear(integers, scales, joined_bias(biases, place.widths), fine=_is_fine(place, model))
+    def make(place: LinearPlace) -> nn.Module:
+        name = place.full_names()[0]
+        integers, scales = stored[f"{name}.integers"], stored[f"{name}.scales"]
+        bias = joined_bias([weights.get(f"{name}.bias") for name in place.full_names()], place.widths)
+        if not kernels.compiled:
+            return IntegerLinear(integers, scales, bias, fine=_is_fine(place, model))
+        packed = kernels.in_large_pages(integers.numel(), integers.dtype).copy_(integers)
+        return KernelIntegerLinear(packed, scales.clone(), (sum(place.widths), place.inputs), bias)
 
-    with packing_integers(), ThreadPoolExecutor(torch.get_num_threads()) as threads:
-        for place, linear in zip(places, threads.map(pack, places), strict=True):
+    packing = nullcontext() if kernels.compiled else packing_integers()
+    with packing, ThreadPoolExecutor(torch.get_num_threads()) as threads:
+        for place, linear in zip(places, threads.map(make, places), strict=True):
             place.put(linear)
 
 

@@ -1,4 +1,4 @@
-"""Linear layers that cost little more for a tree than for a token, and give every row the same bits.
+"""Linear layers on torch's own kernels that give every row the same bits, for where ours are not built.
 
 Two kinds. ``PackedLinear`` keeps float32 weights in oneDNN's blocked layout. ``IntegerLinear``
 multiplies 8-bit activations with 8-bit weights through fbgemm. In both a row's result does not
@@ -14,6 +14,8 @@ from contextlib import contextmanager
 
 import torch
 from torch import nn
+
+from ragla.decode.backend import kernels
 
 PACKING_ROWS = 16  # packed for one row, oneDNN sums in another order than for several
 LEAST_MAGNITUDE = 1e-30
@@ -116,10 +118,9 @@ class SharedLinear(nn.Module):
 
 
 def integers_available() -> bool:
-    """Whether this torch and this processor have fbgemm's 8-bit linears."""
-    return "fbgemm" in torch.backends.quantized.supported_engines and hasattr(
-        torch, "_make_per_channel_quantized_tensor"
-    )
+    """Whether there are 8-bit linears: the compiled kernels', or fbgemm's in this torch on this processor."""
+    fbgemm = "fbgemm" in torch.backends.quantized.supported_engines
+    return kernels.compiled or (fbgemm and hasattr(torch, "_make_per_channel_quantized_tensor"))
 
 
 def _pack_integers(integers: torch.Tensor, scales: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,283 @@
+/* Attention of a few rows over a cache. Included once for each kind of vector.
+
+   A row attends to the keys it sees, in the order of the cache: the text, then its ancestors in the tree. A
+   key it does not see is never touched. A dot product is a chain over the width, the sum of the shares has
+   eight lanes that take the seen keys in turn, and the mix of values is a chain over the seen keys. None of
+   these depends on where the keys lie or who else asks. */
+
+INLINE ptrdiff_t smaller_of(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
+INLINE ptrdiff_t larger_of(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
+
+typedef struct {
+    Seen *seen;
+    float *query, *turned, *scores, *mixed;
+    int32_t *more;
+    ptrdiff_t scores_row;
+} Scratch;
+
+/* e^x for x ≤ 0, with an error of about one unit in the last place; 0 from about -87 on. */
+FAST Lanes exponential(Lanes x) {
+    x = larger(x, all(-120.0f));
+    Lanes n = nearest(multiply(x, all(1.44269504088896341f)));
+    Lanes r = multiply_add(n, all(-0.693359375f), x);
+    r = multiply_add(n, all(2.12194440e-4f), r);
+    Lanes p = all(1.9875691500e-4f);
+    p = multiply_add(p, r, all(1.3981999507e-3f));
+    p = multiply_add(p, r, all(8.3334519073e-3f));
+    p = multiply_add(p, r, all(4.1665795894e-2f));
+    p = multiply_add(p, r, all(1.6666665459e-1f));
+    p = multiply_add(p, r, all(5.0000001201e-1f));
+    p = add(multiply_add(p, multiply(r, r), r), all(1.0f));
+    return scaled_by_power(p, n);
+}
+
+/* cap · tanh(x / cap), from e^(-2|x / cap|). */
+FAST Lanes softly_capped(Lanes x, float cap) {
+    Lanes size = magnitude(multiply(x, all(1.0f / cap)));
+    Lanes e = exponential(multiply(size, all(-2.0f)));
+    Lanes capped = divide(add(all(1.0f), multiply(e, all(-1.0f))), add(all(1.0f), e));
+    return with_sign(multiply(capped, all(cap)), x);
+}
+
+static void look(const uint8_t *visible, ptrdiff_t n_keys, Seen *seen) {
+    const uint8_t *first = memchr(visible, 1, (size_t)n_keys);
+    seen->start = first == NULL ? 0 : first - visible;
+    seen->end = seen->last = seen->n_more = 0;
+    if (first == NULL) {
+        return;
+    }
+    const uint8_t *gap = memchr(first, 0, (size_t)(n_keys - seen->start));
+    seen->end = seen->last = gap == NULL ? n_keys : gap - visible;
+    for (ptrdiff_t at = seen->end; at < n_keys; at++) {
+        const uint8_t *next = memchr(visible + at, 1, (size_t)(n_keys - at));
+        if (next == NULL) {
+            return;
+        }
+        at = next - visible;
+        seen->more[seen->n_more++] = (int32_t)at;
+        seen->last = at + 1;
+    }
+}
+
+#define ROW_CASES(one, two, more)                                                                             \
+    switch (n_rows) {                                                                                         \
+        one(1) two(2) more(3) more(4) more(5) more(6)                                                          \
+    }
+
+/* out[r] (+)= Σ_k a[r][k] · b[k] over `columns`, a multiple of eight. */
+OWN void any_rows(const float *const *a, const float *b, ptrdiff_t step, ptrdiff_t depth, float *const *out,
+                  ptrdiff_t columns, int mode, int n_rows) {
+    float *to[TILE];
+    ptrdiff_t at = 0;
+#define TILES(rows, vectors)                                                                                  \
+    for (; at + (vectors) * LANES <= columns; at += (vectors) * LANES) {                                      \
+        for (int r = 0; r < (rows); r++) {                                                                    \
+            to[r] = out[r] + at;                                                                              \
+        }                                                                                                     \
+        float_tile(a, (const char *)(b + at), FLOAT32, step, PANEL, depth, to, mode, rows, vectors);          \
+    }
+#define WIDE(rows)                                                                                            \
+    case rows:                                                                                                \
+        TILES(rows, 8) TILES(rows, 2) TILES(rows, 1) break;
+#define MIDDLE(rows)                                                                                          \
+    case rows:                                                                                                \
+        TILES(rows, 4) TILES(rows, 1) break;
+#define NARROW(rows)                                                                                          \
+    case rows:                                                                                                \
+        TILES(rows, 2) TILES(rows, 1) break;
+    ROW_CASES(WIDE, MIDDLE, NARROW)
+}
+
+/* Keys from `first` on, [width, KEY_TILE]; zeros past the last. */
+OWN void turn_keys(const Attention *attention, const float *keys, ptrdiff_t first, float *turned) {
+    for (ptrdiff_t key = 0; key < KEY_TILE; key += LANES) {
+        ptrdiff_t left = attention->n_keys - first - key;
+        float square[LANES * LANES] = {0.0f};
+        for (ptrdiff_t at = 0; at < attention->width; at += LANES) {
+            const float *from = keys + (first + key) * attention->key_row + at;
+            if (left >= LANES) {
+                transpose(from, attention->key_row, turned + at * KEY_TILE + key, KEY_TILE);
+                continue;
+            }
+            for (ptrdiff_t i = 0; i < left; i++) {
+                memcpy(square + i * LANES, from + i * attention->key_row, LANES * sizeof(float));
+            }
+            transpose(square, LANES, turned + at * KEY_TILE + key, KEY_TILE);
+        }
+    }
+}
+
+/* Scores of all rows that see anything of it, a tile of keys at a time. */
+OWN void score(const Attention *attention, const float *keys, const float *query, const Seen *const *seen,
+               ptrdiff_t n_rows, float *scores, ptrdiff_t scores_row, float *turned) {
+    ptrdiff_t start = attention->n_keys, last = 0, width = attention->width;
+    for (ptrdiff_t r = 0; r < n_rows; r++) {
+        start = seen[r]->start < start ? seen[r]->start : start;
+        last = seen[r]->last > last ? seen[r]->last : last;
+    }
+    ptrdiff_t tiles = (n_rows + TILE - 1) / TILE;
+    for (ptrdiff_t key = start / KEY_TILE * KEY_TILE; key < last; key += KEY_TILE) {
+        turn_keys(attention, keys, key, turned);
+        for (ptrdiff_t tile = 0; tile < tiles; tile++) {
+            const float *a[TILE];
+            float *to[TILE];
+            ptrdiff_t first = tile_start(n_rows, tiles, tile);
+            int rows = (int)(tile_start(n_rows, tiles, tile + 1) - first), wanted = 0;
+            for (int r = 0; r < rows; r++) {
+                a[r] = query + (first + r) * width;
+                to[r] = scores + (first + r) * scores_row + key;
+                wanted |= seen[first + r]->last > key && seen[first + r]->start < key + KEY_TILE;
+            }
+            if (wanted) {
+                any_rows(a, turned, KEY_TILE, width, to, KEY_TILE, REPLACE, rows);
+            }
+        }
+    }
+}
+
+/* Scores become shares, those of seen keys beside each other from scores[start] on; returns one over their
+   sum. There is room for a vector behind the last score. */
+OWN float share(const Seen *seen, float softcap, float *scores) {
+    ptrdiff_t n = seen->end - seen->start + seen->n_more;
+    float *row = scores + seen->start, lanes[LANES];
+    for (ptrdiff_t i = 0; i < seen->n_more; i++) {
+        scores[seen->end + i] = scores[seen->more[i]];
+    }
+    for (ptrdiff_t i = 0; softcap > 0.0f && i < n; i += LANES) {
+        store(row + i, softly_capped(load(row + i), softcap));
+    }
+    store(row + n, all(-INFINITY));
+    Lanes most = all(-INFINITY), sum = zero();
+    for (ptrdiff_t i = 0; i < n; i += LANES) {
+        most = larger(load(row + i), most);
+    }
+    store(lanes, most);
+    float largest = lanes[0];
+    for (int i = 1; i < LANES; i++) {
+        largest = lanes[i] > largest ? lanes[i] : largest;
+    }
+    for (ptrdiff_t i = 0; i < n; i += LANES) {
+        Lanes e = exponential(add(load(row + i), all(-largest)));
+        sum = add(sum, e);
+        store(row + i, e);
+    }
+    store(lanes, sum);
+    float low = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+    return n == 0 ? 0.0f : 1.0f / (low + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7])));
+}
+
+/* One row's values at the places from `start` to `end`. */
+OWN void mix_run(const Attention *attention, const float *values, const float *shares, ptrdiff_t start,
+                 ptrdiff_t end, float *mixed) {
+    if (start < end) {
+        const float *a = shares + start;
+        any_rows(&a, values + start * attention->value_row, attention->value_row, end - start, &mixed,
+                 attention->value_width, CONTINUE, 1);
+    }
+}
+
+/* A block of places for one tile of rows: what all see together, what a row sees before and behind alone. */
+OWN void mix_block(const Attention *attention, const float *values, const Seen *const *seen, float *shares,
+                   ptrdiff_t shares_row, ptrdiff_t start, ptrdiff_t end, float *mixed, int n_rows) {
+    const float *a[TILE];
+    float *to[TILE];
+    ptrdiff_t common = start, common_end = end;
+    for (int r = 0; r < n_rows; r++) {
+        common = larger_of(common, seen[r]->start);
+        common_end = smaller_of(common_end, seen[r]->end);
+    }
+    common_end = larger_of(common, common_end);
+    for (int r = 0; r < n_rows; r++) {
+        const float *row = shares + r * shares_row;
+        to[r] = mixed + r * attention->value_width;
+        a[r] = row + common;
+        mix_run(attention, values, row, larger_of(start, seen[r]->start), smaller_of(smaller_of(end, seen[r]->end), common), to[r]);
+    }
+    if (common < common_end) {
+        any_rows(a, values + common * attention->value_row, attention->value_row, common_end - common, to,
+                 attention->value_width, CONTINUE, n_rows);
+    }
+    for (int r = 0; r < n_rows; r++) {
+        mix_run(attention, values, shares + r * shares_row, larger_of(common_end, seen[r]->start),
+                smaller_of(end, seen[r]->end), to[r]);
+    }
+}
+
+/* The values a row sees behind its first gap, one by one. */
+OWN void mix_more(const Attention *attention, const float *values, const Seen *seen, const float *shares,
+                  float *mixed) {
+    for (ptrdiff_t i = 0; i < seen->n_more; i++) {
+        const float *a = shares + seen->end + i;
+        any_rows(&a, values + seen->more[i] * attention->value_row, attention->value_row, 1, &mixed,
+                 attention->value_width, CONTINUE, 1);
+    }
+}
+
+OWN void mix(const Attention *attention, const float *values, const Seen *const *seen, ptrdiff_t n_rows,
+             float *shares, ptrdiff_t shares_row, float *mixed) {
+    ptrdiff_t start = attention->n_keys, end = 0, tiles = (n_rows + TILE - 1) / TILE;
+    for (ptrdiff_t r = 0; r < n_rows; r++) {
+        start = smaller_of(start, seen[r]->start);
+        end = larger_of(end, seen[r]->end);
+    }
+    for (ptrdiff_t at = start; at < end; at += VALUE_BLOCK) {
+        for (ptrdiff_t tile = 0; tile < tiles; tile++) {
+            ptrdiff_t first = tile_start(n_rows, tiles, tile);
+            mix_block(attention, values, seen + first, shares + first * shares_row, shares_row, at,
+                      smaller_of(end, at + VALUE_BLOCK), mixed + first * attention->value_width,
+                      (int)(tile_start(n_rows, tiles, tile + 1) - first));
+        }
+    }
+    for (ptrdiff_t r = 0; r < n_rows; r++) {
+        mix_more(attention, values, seen[r], shares + r * shares_row, mixed + r * attention->value_width);
+    }
+}
+
+INLINE Scratch laid_out(const Attention *attention, char *scratch) {
+    Scratch room;
+    room.scores_row = scores_row(attention);
+    room.seen = (Seen *)(void *)scratch;
+    room.query = (float *)(void *)(room.seen + attention->block + 1);
+    room.turned = room.query + attention->block * attention->width;
+    room.scores = room.turned + KEY_TILE * attention->width;
+    room.mixed = room.scores + attention->block * room.scores_row;
+    room.more = (int32_t *)(void *)(room.mixed + attention->block * attention->value_width);
+    return room;
+}
+
+/* Rows from `first` on of those that share the keys of a group; folded row r is head r % n of row r / n. */
+OWN void attention_unit(const Attention *attention, ptrdiff_t group, ptrdiff_t first, ptrdiff_t n_rows,
+                        char *scratch) {
+    Scratch room = laid_out(attention, scratch);
+    ptrdiff_t heads = attention->heads / attention->groups;
+    const Seen *seen[FOLDED_ROWS];
+    for (ptrdiff_t r = 0; r < n_rows; r++) {
+        ptrdiff_t row = (first + r) / heads, head = group * heads + (first + r) % heads;
+        Seen *of_row = &room.seen[row - first / heads];
+        if (r == 0 || (first + r) % heads == 0) {
+            of_row->more = room.more + (row - first / heads) * attention->n_keys;
+            look(attention->visible + row * attention->visible_row, attention->n_keys, of_row);
+        }
+        seen[r] = of_row;
+        const float *query = attention->query + row * attention->query_row + head * attention->query_head;
+        for (ptrdiff_t i = 0; i < attention->width; i++) {
+            room.query[r * attention->width + i] = query[i] * attention->scale;
+        }
+    }
+    score(attention, attention->keys + group * attention->key_head, room.query, seen, n_rows, room.scores,
+          room.scores_row, room.turned);
+    float inverse[FOLDED_ROWS];
+    for (ptrdiff_t r = 0; r < n_rows; r++) {
+        inverse[r] = share(seen[r], attention->softcap, room.scores + r * room.scores_row);
+    }
+    memset(room.mixed, 0, (size_t)(n_rows * attention->value_width) * sizeof(float));
+    mix(attention, attention->values + group * attention->value_head, seen, n_rows, room.scores, room.scores_row,
+        room.mixed);
+    for (ptrdiff_t r = 0; r < n_rows; r++) {
+        ptrdiff_t row = (first + r) / heads, head = group * heads + (first + r) % heads;
+        float *out = attention->out + (row * attention->heads + head) * attention->value_width;
+        for (ptrdiff_t i = 0; i < attention->value_width; i++) {
+            out[i] = room.mixed[r * attention->value_width + i] * inverse[r];
+        }
+    }
+}

@@ -1,0 +1,33 @@
+/* The kernels for x86 processors with AVX2, FMA and F16C, which are asked for when the module is loaded. */
+
+#include "_kernels.h"
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+
+#include <cpuid.h>
+#include <math.h>
+#include <string.h>
+
+#define TARGET target("avx2,fma,f16c")
+#define FAST static inline __attribute__((always_inline, TARGET))
+#define OWN static __attribute__((TARGET))
+
+#include "_lanes_avx2.h"
+#include "_products.h"
+
+#include "_attend.h"
+
+static const Kernels avx2_kernels = {"avx2", quantise_row, linear_unit, attention_unit};
+
+const Kernels *fast_kernels(void) {
+    unsigned a, b, c = 0, d;
+    int half = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+    __builtin_cpu_init();
+    return half && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &avx2_kernels : NULL;
+}
+
+#else
+
+const Kernels *fast_kernels(void) { return NULL; }
+
+#endif

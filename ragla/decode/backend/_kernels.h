@@ -1,0 +1,96 @@
+/* Matrix products and attention whose rows stand alone: the layouts and the interface between the parts.
+
+   A row of an output is a chain of multiply-adds in an order that depends on the row itself only: not on
+   how many rows are asked for, how they are shared out, or where a draft tree has put them. */
+
+#ifndef RAGLA_KERNELS_H
+#define RAGLA_KERNELS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__) || defined(__clang__)
+#define INLINE static inline __attribute__((always_inline))
+#else
+#define INLINE static inline
+#endif
+
+/* Loops over the registers of a tile; one that is left a loop keeps them in memory. */
+#if defined(__clang__)
+#define UNROLLED _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define UNROLLED _Pragma("GCC unroll 8")
+#else
+#define UNROLLED
+#endif
+
+enum {
+    LANES = 8,         /* floats of a vector */
+    PANEL = 16,        /* outputs whose weights lie side by side */
+    GROUP = 64,        /* outputs of four panels, the unit of work; weights are padded to it */
+    BLOCK = 256,       /* inputs that are summed before they are added to a total */
+    TILE = 6,          /* rows of the largest register tile */
+    LINEAR_ROWS = 96,  /* rows of a unit of work in a product */
+    FOLDED_ROWS = 36,  /* query rows of a unit of work in attention */
+    KEY_TILE = 32,     /* keys that are transposed at a time */
+    VALUE_BLOCK = 128, /* values that stay in the nearest cache for all rows */
+    MAX_WIDTH = 512    /* of a head */
+};
+
+typedef enum { FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2, INTEGER8 = 3 } Format;
+
+/* x [rows, inputs] times weights, which are packed as [group][block of inputs][panel][input][output], in
+   8 bit with two inputs side by side. Scales of 8-bit weights: [group][block][64]. */
+typedef struct {
+    const float *x;
+    ptrdiff_t x_row;
+    const int16_t *levels; /* x in 16 bit, [rows, even inputs], with a scale for each row */
+    const float *x_scales;
+    const char *weights;
+    const float *scales;
+    const float *bias; /* or NULL */
+    float *out;        /* [rows, outputs] */
+    ptrdiff_t rows, inputs, outputs;
+    Format format;
+} Linear;
+
+/* Attention of rows [rows, heads, width] over keys and values [groups, n_keys, width]; the query heads of a
+   group share its keys. visible: bytes [rows, n_keys]. out: [rows, heads, value_width]. */
+typedef struct {
+    const float *query, *keys, *values;
+    const uint8_t *visible;
+    float *out;
+    ptrdiff_t query_head, query_row, key_head, key_row, value_head, value_row, visible_row; /* steps */
+    ptrdiff_t rows, heads, groups, n_keys, width, value_width;
+    ptrdiff_t block; /* folded rows of a unit of work */
+    float scale, softcap;
+} Attention;
+
+/* The keys that a row sees: those from `start` to `end`, and then `n_more` at places listed in `more`. */
+typedef struct {
+    ptrdiff_t start, end, last, n_more;
+    int32_t *more;
+} Seen;
+
+typedef struct {
+    const char *name;
+    void (*quantise_row)(const float *x, ptrdiff_t inputs, int16_t *levels, float *scale);
+    void (*linear_unit)(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row, ptrdiff_t n_rows);
+    void (*attention_unit)(const Attention *attention, ptrdiff_t group, ptrdiff_t first, ptrdiff_t n_rows,
+                           char *scratch);
+} Kernels;
+
+extern const Kernels portable_kernels;
+const Kernels *fast_kernels(void); /* NULL where this processor has none */
+
+/* Room for a row's scores: whole tiles of keys, and a vector more. */
+INLINE ptrdiff_t scores_row(const Attention *attention) {
+    return (attention->n_keys + KEY_TILE - 1) / KEY_TILE * KEY_TILE + LANES;
+}
+size_t attention_scratch(const Attention *attention); /* bytes for one thread */
+
+/* Call work(context, unit, thread) for all units, on several threads where it pays. */
+typedef void (*Work)(void *context, ptrdiff_t unit, int thread);
+void share_out(Work work, void *context, ptrdiff_t units, int threads);
+
+#endif

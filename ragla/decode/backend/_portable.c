@@ -1,0 +1,16 @@
+/* The kernels in plain C, for processors without AVX2. */
+
+#include "_kernels.h"
+
+#include <math.h>
+#include <string.h>
+
+#define FAST INLINE
+#define OWN static
+
+#include "_lanes_portable.h"
+#include "_products.h"
+
+#include "_attend.h"
+
+const Kernels portable_kernels = {"portable", quantise_row, linear_unit, attention_unit};

@@ -1,0 +1,160 @@
+"""The compiled kernels, where they were built: products and attention whose rows stand alone.
+
+``RAGLA_CORE=python`` in the environment does without them, as it does without the compiled drafting core.
+What then runs is torch's own: slower, and for attention in float64. Tensors are checked here; the C code
+is given addresses.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+import torch
+
+GROUP = 64  # outputs that are packed together
+BLOCK = 256  # inputs that are summed together, with one scale in 8 bit
+LANES = 8  # widths of heads are multiples
+FORMATS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.int8: 3}
+
+if TYPE_CHECKING:
+    from ragla.decode.backend import _kernels
+
+
+def _compiled() -> bool:
+    if os.environ.get("RAGLA_CORE") == "python":
+        return False
+    try:
+        globals()["_kernels"] = import_module("ragla.decode.backend._kernels")
+    except ImportError:
+        return False
+    return True
+
+
+compiled = _compiled()
+"""Whether the kernels run."""
+
+
+def pack(weight: torch.Tensor) -> torch.Tensor:
+    """A weight [out, in] of one of ``FORMATS`` in the kernels' layout, one dimension.
+
+    Outputs are padded to ``GROUP``, and in 8 bit inputs to an even number.
+    """
+    outputs, inputs = weight.shape
+    weight = weight.detach().contiguous()
+    depth = inputs + inputs % 2 if weight.dtype == torch.int8 else inputs
+    packed = in_large_pages(_round_up(outputs, GROUP) * depth, weight.dtype)
+    size = weight.element_size()
+    _kernels.pack(
+        weight.data_ptr(), inputs * size, packed.data_ptr(), outputs, inputs, size, torch.get_num_threads()
+    )
+    return packed
+
+
+def pack_scales(scales: torch.Tensor) -> torch.Tensor:
+    """Scales [out, blocks] of an 8-bit weight in the kernels' layout [groups, blocks, GROUP]."""
+    outputs, blocks = scales.shape
+    padded = scales.new_zeros(_round_up(outputs, GROUP), blocks)
+    padded[:outputs] = scales
+    return padded.view(-1, GROUP, blocks).transpose(1, 2).float().contiguous()
+
+
+def in_large_pages(elements: int, dtype: torch.dtype) -> torch.Tensor:
+    """Uninitialised memory that the system is asked to map in large pages: weights are read end to end."""
+    memory = torch.empty(elements, dtype=dtype)
+    _kernels.large_pages(memory.data_ptr(), memory.numel() * memory.element_size())
+    return memory
+
+
+def linear(
+    x: torch.Tensor,
+    packed: torch.Tensor,
+    scales: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    outputs: int,
+) -> torch.Tensor:
+    """x [..., in] float32 times a packed weight, plus a bias: [..., outputs]."""
+    inputs = x.shape[-1]
+    rows = x.reshape(-1, inputs)
+    if rows.dtype != torch.float32 or rows.stride(-1) != 1:
+        rows = rows.float().contiguous()
+    out = torch.empty(*x.shape[:-1], outputs)
+    _kernels.linear(
+        rows.data_ptr(),
+        rows.stride(0),
+        len(rows),
+        inputs,
+        outputs,
+        packed.data_ptr(),
+        FORMATS[packed.dtype],
+        0 if scales is None else scales.data_ptr(),
+        0 if bias is None else bias.data_ptr(),
+        out.data_ptr(),
+        torch.get_num_threads(),
+    )
+    return out
+
+
+def can_attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: torch.Tensor) -> bool:
+    """Whether these are float32, seen by a boolean mask, and of a width that the kernel takes."""
+    return (
+        query.dtype == key.dtype == value.dtype == torch.float32
+        and visible.dtype == torch.bool
+        and query.shape[-1] == key.shape[-1]
+        and query.shape[-1] % LANES == value.shape[-1] % LANES == 0
+        and query.shape[1] % key.shape[1] == 0
+    )
+
+
+def attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    visible: torch.Tensor,
+    scaling: float,
+    softcap: float | None = None,
+) -> torch.Tensor:
+    """Attention as transformers calls it: query [1, H, T, D], key and value [1, H_kv, L, D].
+
+    ``visible``: bool [1, 1, T, L]. Returns float32 [1, T, H, D_value]. Row t depends on
+    query t and on the keys and values it sees, in their order, and on nothing else.
+    """
+    query, key, value, visible = (_dense(tensor) for tensor in (query, key, value, visible))
+    _, heads, rows, width = query.shape
+    groups, n_keys = key.shape[1:3]
+    if visible.shape != (1, 1, rows, n_keys):
+        raise ValueError(f"a mask of {tuple(visible.shape)} for {rows} rows and {n_keys} keys")
+    out = torch.empty(1, rows, heads, value.shape[-1])
+    _kernels.attention(
+        query.data_ptr(),
+        query.stride(1),
+        query.stride(2),
+        key.data_ptr(),
+        key.stride(1),
+        key.stride(2),
+        value.data_ptr(),
+        value.stride(1),
+        value.stride(2),
+        visible.data_ptr(),
+        visible.stride(2),
+        out.data_ptr(),
+        rows,
+        heads,
+        groups,
+        n_keys,
+        width,
+        value.shape[-1],
+        scaling,
+        softcap or 0.0,
+        torch.get_num_threads(),
+    )
+    return out
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+def _round_up(number: int, multiple: int) -> int:
+    return -(-number // multiple) * multiple

@@ -1,0 +1,249 @@
+"""The compiled kernels: close to float64, and a row's bits the same alone, in a tree, anywhere."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragla.decode.backend import kernels
+from ragla.decode.backend.kernel_linears import (
+    KernelIntegerLinear,
+    KernelLinear,
+    narrowest,
+    packed_integers,
+)
+from ragla.decode.model import LoadSettings, load_target
+from ragla.decode.request import DecodeRequest
+from ragla.decode.tree_attention import tree_rows
+from ragla.trie import DraftLimits, DraftTree
+from tests.decode.tiny_configs import tiny_config
+from tests.decode.tiny_models import drafted, few, plain, save_tiny
+
+pytestmark = pytest.mark.skipif(not kernels.compiled, reason="the kernels are not built")
+
+TASKS = Path("/proc/self/task")
+HEADS = st.sampled_from([(1, 1), (3, 1), (4, 2), (9, 3), (6, 6)])
+WIDTHS = st.sampled_from([8, 24, 64, 80, 128])
+
+
+def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture(params=["portable", ""], ids=["portable", "own"])
+def variant(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Plain C, and what this processor has."""
+    yield kernels._kernels.use(request.param)
+    kernels._kernels.use("")
+
+
+def random_tree(nodes: int, seed: int) -> DraftTree:
+    rng = random.Random(seed)
+    tree = DraftTree([1])
+    while len(tree) < nodes:
+        tree.add(len(tree) + 1, rng.randrange(max(0, len(tree) - 8), len(tree)))
+    return tree
+
+
+def reference(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: torch.Tensor, cap: float | None
+) -> torch.Tensor:
+    """Attention [1, T, H, D] in float64."""
+    repeats = query.shape[1] // key.shape[1]
+    keys, values = (x.double().repeat_interleave(repeats, 1) for x in (key, value))
+    scores = query.double() @ keys.transpose(2, 3) * query.shape[-1] ** -0.5
+    scores = scores if cap is None else torch.tanh(scores / cap) * cap
+    return (scores.masked_fill(~visible, -math.inf).softmax(-1) @ values).transpose(1, 2)
+
+
+@few(3)
+@given(
+    heads=HEADS,
+    width=WIDTHS,
+    prefix=st.integers(0, 150),
+    nodes=st.integers(1, 64),
+    window=st.sampled_from([None, 1, 7, 40]),
+    cap=st.sampled_from([None, 5.0]),
+    seed=st.integers(0, 2**20),
+)
+@pytest.mark.usefixtures("variant")
+def test_a_row_of_a_tree_is_the_row_of_its_own_text(
+    heads: tuple[int, int],
+    width: int,
+    prefix: int,
+    nodes: int,
+    window: int | None,
+    cap: float | None,
+    seed: int,
+) -> None:
+    """Against float64, and to the last bit against one query over just the keys that it sees."""
+    n_heads, groups = heads
+    rows = tree_rows(random_tree(nodes, seed), prefix, torch.device("cpu"))
+    visible = rows.visible if window is None else rows.within(window)
+    query = 2 * numbers(1, n_heads, nodes, width, seed=seed)
+    key, value = (numbers(1, groups, prefix + nodes, width, seed=seed + i) for i in (1, 2))
+    scaling = width**-0.5
+    found = kernels.attention(query, key, value, visible[None, None], scaling, cap)
+    expected = reference(query, key, value, visible, cap)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)
+    for row in {0, nodes // 2, nodes - 1}:
+        seen = visible[row].nonzero().flatten()
+        room = [numbers(1, groups, len(seen) + 3, width) for _ in range(2)]  # a cache with unused places
+        for place, states in zip(room, (key, value), strict=True):
+            place[:, :, : len(seen)] = states[:, :, seen]
+        alone = kernels.attention(
+            query[:, :, row : row + 1],
+            room[0][:, :, : len(seen)],
+            room[1][:, :, : len(seen)],
+            torch.ones(1, 1, 1, len(seen), dtype=torch.bool),
+            scaling,
+            cap,
+        )
+        assert torch.equal(alone[0, 0], found[0, row])
+
+
+@pytest.mark.usefixtures("variant")
+def test_what_a_row_does_not_see_cannot_touch_it() -> None:
+    """A rejected sibling may hold anything, even no number at all."""
+    query, key, value = (numbers(1, 4, 20, 16, seed=seed) for seed in range(3))
+    visible = torch.ones(20, 20, dtype=torch.bool).tril()
+    visible[10:, 5:9] = False
+    before = kernels.attention(query, key, value, visible[None, None], 0.25)
+    key[:, :, 5:9] = math.nan
+    value[:, :, 5:9] = math.inf
+    after = kernels.attention(query, key, value, visible[None, None], 0.25)
+    assert torch.equal(before[:, 10:], after[:, 10:])
+    assert torch.equal(before[:, :5], after[:, :5])
+
+
+@pytest.mark.usefixtures("variant")
+def test_scores_of_any_size() -> None:
+    """Shares that underflow, and a single key that takes all."""
+    query, key, value = (numbers(1, 2, 40, 32, seed=seed) for seed in range(3))
+    visible = torch.ones(1, 1, 40, 40, dtype=torch.bool).tril()
+    for factor in (0.0, 1e-20, 30.0, 1e4):
+        found = kernels.attention(query * factor, key, value, visible, 32**-0.5)
+        expected = reference(query * factor, key, value, visible, None)
+        torch.testing.assert_close(found.double(), expected, rtol=2e-3, atol=2e-3)
+        assert found.isfinite().all()
+
+
+def test_layouts_of_the_model_and_of_the_cache() -> None:
+    """Queries as the projection leaves them, [T, H, D], and a value of another width than the key's."""
+    query = numbers(1, 7, 6, 16).transpose(1, 2)
+    key, value = numbers(1, 2, 30, 16, seed=1)[:, :, :12], numbers(1, 2, 50, 24, seed=2)[:, :, :12]
+    visible = torch.ones(7, 40, dtype=torch.bool).tril(5)[None, None, :, :12]
+    found = kernels.attention(query, key, value, visible, 0.25)
+    assert found.shape == (1, 7, 6, 24)
+    torch.testing.assert_close(
+        found.double(), reference(query, key, value, visible, None), rtol=1e-5, atol=1e-5
+    )
+    with pytest.raises(ValueError, match="a mask of"):
+        kernels.attention(query, key, value, visible[:, :, :3], 0.25)
+
+
+SHAPES = st.tuples(st.sampled_from([1, 7, 32, 129, 256, 300, 576]), st.sampled_from([1, 8, 33, 64, 200]))
+
+
+def linear_of(kind: str, weight: torch.Tensor, bias: torch.Tensor | None) -> Any:
+    if kind == "int8":
+        return KernelIntegerLinear(*packed_integers(weight), tuple(weight.shape), bias)
+    linear = KernelLinear(weight, bias)
+    assert linear.packed.dtype == getattr(torch, kind)
+    return linear
+
+
+def rounded(kind: str, weight: torch.Tensor) -> torch.Tensor:
+    if kind == "bfloat16":
+        weight[0] *= 1e9  # past float16
+    return weight if kind == "int8" else weight.to(getattr(torch, kind)).float()
+
+
+@pytest.mark.usefixtures("variant")
+@pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16", "int8"])
+@few(4)
+@given(shape=SHAPES, rows=st.integers(1, 110), bias=st.booleans(), data=st.data())
+def test_rows_of_a_product_stand_alone(
+    kind: str, shape: tuple[int, int], rows: int, bias: bool, data: st.DataObject
+) -> None:
+    inputs, outputs = shape
+    seed = data.draw(st.integers(0, 1000))
+    weight, x = rounded(kind, numbers(outputs, inputs, seed=seed)), numbers(rows, inputs, seed=seed + 2)
+    offset = numbers(outputs, seed=seed + 1) if bias else None
+    linear = linear_of(kind, weight, offset)
+    found = linear(x)
+    expected = x.double() @ weight.double().T + (0 if offset is None else offset)
+    magnitude = x.abs() @ weight.abs().T
+    assert (found - expected).norm() < (0.02 if kind == "int8" else 1e-6) * magnitude.norm()
+    chosen = data.draw(st.lists(st.integers(0, rows - 1), min_size=1, max_size=7))
+    assert torch.equal(linear(x[chosen]), found[chosen])
+    wide = numbers(1, rows, inputs + 5)
+    wide[0, :, 2 : inputs + 2] = x
+    assert torch.equal(linear(wide[:, :, 2 : inputs + 2])[0], found)
+
+
+def test_weights_are_narrowed_only_where_nothing_is_lost() -> None:
+    weight = numbers(9, 9)
+    assert narrowest(weight).dtype == torch.float32
+    assert narrowest(weight.half().float()).dtype == torch.float16
+    large = weight.bfloat16().float()
+    large[3, 3] = 2.0**100
+    assert narrowest(large).dtype == torch.bfloat16
+    tiny = torch.full((2, 2), 2.0**-24)  # the least number above zero in 16 bit
+    assert torch.equal(KernelLinear(tiny, None)(torch.eye(2)), tiny)
+
+
+def test_eight_bit_rows_with_outliers_zeros_and_large_sums() -> None:
+    weight = torch.ones(70, 512)
+    linear = KernelIntegerLinear(*packed_integers(weight), (70, 512), None)
+    x = torch.zeros(3, 512)
+    x[1] = 1.0  # the largest sum there can be
+    x[2, 7] = 1e6
+    x[2, 8] = 100.0  # three levels
+    found = linear(x)
+    assert torch.equal(found[0], torch.zeros(70))
+    torch.testing.assert_close(found[1], torch.full((70,), 512.0), rtol=1e-5, atol=0)
+    torch.testing.assert_close(found[2], torch.full((70,), 1000100.0), rtol=1e-4, atol=0)
+
+
+@pytest.mark.skipif(not TASKS.exists(), reason="threads are counted in /proc")
+def test_threads_are_those_of_torch() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        weight, x = numbers(640, 640), numbers(64, 640)
+        linear = KernelLinear(weight, None)
+        (x @ weight).sum(), torch.nn.functional.linear(x, weight)  # torch starts its threads
+        threads = len(list(TASKS.iterdir()))
+        for _ in range(5):
+            linear(x)
+        assert len(list(TASKS.iterdir())) == threads
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@pytest.mark.parametrize("family", ["llama", "qwen2-window", "gemma2", "gpt2"])
+def test_the_same_ids_without_the_kernels(
+    load_tiny: Any, family: str, dtype: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In 8 bit the weights are rounded otherwise, so there only its own plain loop is the measure."""
+    request = DecodeRequest([3 + (index * 37) % 110 for index in range(40)], 40, frozenset())
+    with_kernels = plain(load_tiny(family, "cpu", dtype).backend, request)
+    monkeypatch.setattr(kernels, "compiled", False)
+    settings = LoadSettings(backend="cpu", dtype=dtype, integers=tmp_path / "integers")  # type: ignore[arg-type]
+    backend = load_target(save_tiny(tmp_path, tiny_config(family)), settings).backend
+    without = plain(backend, request)
+    if dtype == "float32":
+        assert without == with_kernels
+    found, stats = drafted(backend, request, DraftLimits(budget=12), [without])
+    assert found == without
+    assert stats.tokens_per_step > 3
