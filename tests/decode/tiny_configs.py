@@ -33,6 +33,7 @@ _MIXED: dict[str, Any] = {
     "sliding_window": 9,
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
 }
+_UNTIED: dict[str, Any] = {"tie_word_embeddings": False}  # else a token scores best after itself, for ever
 _EXPERTS: dict[str, Any] = {
     "num_experts": 4,
     "num_local_experts": 4,
@@ -72,10 +73,11 @@ _BLOOM: dict[str, Any] = {
     "hidden_size": 32,
     "n_layer": 2,
     "n_head": 4,
-    "initializer_range": 0.5,
+    "initializer_range": 0.2,
     "bos_token_id": 1,
     "eos_token_id": END,
     "pad_token_id": 0,
+    **_UNTIED,
 }
 _STATES: dict[str, Any] = {  # of layers with a state instead of rows
     "state_size": 8,
@@ -107,7 +109,7 @@ _ENCODER_DECODER: dict[str, Any] = {
     "encoder_ffn_dim": 48,
     "decoder_ffn_dim": 48,
     "max_position_embeddings": WINDOW,
-    "init_std": 0.5,
+    "init_std": 1.0,
     "pad_token_id": 0,
     "bos_token_id": 1,
     "eos_token_id": END,
@@ -121,7 +123,7 @@ _T5: dict[str, Any] = {
     "d_ff": 48,
     "num_layers": 2,
     "num_heads": 4,
-    "initializer_factor": 3.0,
+    "initializer_factor": 4.0,
     "pad_token_id": 0,
     "eos_token_id": END,
     "decoder_start_token_id": 0,
@@ -150,9 +152,9 @@ _OWN: dict[str, dict[str, Any]] = {
     "phi3": {"sliding_window": 11},
     "qwen2-window": {"use_sliding_window": True, "sliding_window": 10, "max_window_layers": 1},
     "qwen3-window": {"use_sliding_window": True, "sliding_window": 10, "max_window_layers": 1},
-    "gemma2": _MIXED,
-    "gemma3_text": _MIXED,
-    "gemma3": {"text_config": {**_BASE, **_MIXED}, "vision_config": {
+    "gemma2": {**_MIXED, **_UNTIED},
+    "gemma3_text": {**_MIXED, **_UNTIED},
+    "gemma3": {**_UNTIED, "text_config": {**_BASE, **_MIXED, **_UNTIED}, "vision_config": {
         "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
         "image_size": 16, "patch_size": 8}},
     "cohere2": {**_MIXED, "layer_norm_eps": 1e-5},
@@ -161,6 +163,8 @@ _OWN: dict[str, dict[str, Any]] = {
     "cwm": _MIXED,
     "ministral": _MIXED,
     "vaultgemma": _MIXED,
+    "apertus": {"initializer_range": 0.2},
+    "nemotron": {"initializer_range": 0.2},
     "opt": {"word_embed_proj_dim": 32, "init_std": 0.5},
     "falcon": {"head_dim": None, "multi_query": True},
     "falcon-new": {"head_dim": None, "new_decoder_architecture": True, "num_kv_heads": 2},
@@ -205,7 +209,7 @@ _OWN: dict[str, dict[str, Any]] = {
     "lfm2_moe": {**_EXPERTS, "layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
     "qwen3_next": _DELTA,
     "qwen3_5_text": _DELTA,
-    "recurrent_gemma": {"num_hidden_layers": 3, "lru_width": 32, "attention_window_size": 12},
+    "recurrent_gemma": {**_UNTIED, "num_hidden_layers": 3, "lru_width": 32, "attention_window_size": 12},
     "rwkv": {"attention_hidden_size": 32},
 }  # fmt: skip
 

@@ -58,6 +58,20 @@ def plain(backend: Any, request: DecodeRequest) -> list[int]:
     return [token for block in greedy(backend, request, DecodeStats()) for token in block.token_ids]
 
 
+def generated(model: Any, prompt: list[int], tokens: int, **keywords: Any) -> list[int]:
+    """What transformers' own search, greedy if nothing else is said, puts after a prompt."""
+    keywords = {"do_sample": False, "pad_token_id": 0, "eos_token_id": None, **keywords}
+    with torch.inference_mode():
+        rows = model.generate(
+            torch.tensor([prompt]),
+            attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
+            max_new_tokens=tokens,
+            **keywords,
+        )
+    found: list[int] = rows[0].tolist()
+    return found[1:] if model.config.is_encoder_decoder else found[len(prompt) :]
+
+
 def drafted(
     backend: Any, request: DecodeRequest, limits: DraftLimits, seeds: list[list[int]] | None = None
 ) -> tuple[list[int], DecodeStats]:
