@@ -10,30 +10,38 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from ragla.config import DecodeSettings, Profile
+from ragla.conditions import decode_request, draft_limits
+from ragla.config import Profile
 from ragla.decode.budget import StepCost
 from ragla.decode.decoder import Observer, lookahead
 from ragla.decode.greedy import greedy
 from ragla.decode.model import TargetModel
+from ragla.decode.prefill import PromptCache
+from ragla.decode.recheck import Verdict, recheck
 from ragla.decode.request import Block, DecodeRequest
 from ragla.decode.stats import DecodeStats
-from ragla.decode.verify import SamplingSettings
+from ragla.decode.ties import HALF, TOLERANCE
+from ragla.errors import UsageError
 from ragla.evidence import Evidence, Source, cite, copied_passages, gather
 from ragla.memory import cap_mebibytes
-from ragla.prompt import Prompt, build_prompt, encode, is_refusal
-from ragla.spelling import Spelling, stop_sequences
-from ragla.trie import Answers, Drafter, DraftLimits
+from ragla.prompt import Prompt, Turn, build_prompt, encode, is_refusal
+from ragla.spelling import Spelling
+from ragla.text_stream import OnText, TextStream
+from ragla.trie import Answers, Drafter
 
 if TYPE_CHECKING:
+    from ragla.retrieve.passage import ScoredPassage
     from ragla.retrieve.retriever import Retriever
 
 NO_ANSWER = "The documents do not answer this question."
 NO_ANSWER_ZH = "文档中没有这个问题的答案。"
+ANSWER_SHARE = 4  # a quarter of a short window is kept for the answer, whatever the passages want
 
 Decoder = Literal["lookahead", "greedy"]
-OnText = Callable[[str], None]
+Stopped = Callable[[], bool]
+"""Asked after each step: whether the answer is to end here."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,8 @@ class Answer:
 
     ``ttft_s`` counts from the question to the first token, retrieval and prefill included.
     ``document_ids``: the documents it was made from, as the index numbers them. ``kept``: later answers may
-    be drafted from it.
+    be drafted from it. ``interrupted``: it was stopped before its end. ``request`` is what was decoded,
+    None where nothing was. ``notices`` say in a line each what was not done as asked.
     """
 
     question: str
@@ -56,6 +65,9 @@ class Answer:
     left_out: list[str] = field(default_factory=list)
     document_ids: frozenset[int] = frozenset()
     kept: bool = False
+    interrupted: bool = False
+    request: DecodeRequest | None = None
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,15 +79,29 @@ class Prepared:
 
 
 class Answerer:
-    """One target model with its drafter; answers questions one after the other."""
+    """One target model with its drafter; answers questions one after the other.
 
-    def __init__(self, profile: Profile, target: TargetModel, cost: StepCost | None = None) -> None:
+    With ``reuse`` the rows of a prompt that the next one begins with stay in the cache. ``exact`` decides
+    near-ties of half precision as the plain loop does.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        target: TargetModel,
+        cost: StepCost | None = None,
+        *,
+        reuse: bool = True,
+        exact: bool = False,
+    ) -> None:
         self.profile = profile
         self.target = target
         self.cost = cost if profile.decode.cost_aware else None
         self.drafter = self.new_drafter()
         self.spelling = Spelling(target.tokenizer)
         self.limits = draft_limits(profile.decode, target.tokenizer, target.end_ids)
+        self.cache = PromptCache(reuse=reuse)
+        self.tie = TOLERANCE[target.dtype] if exact and target.dtype in HALF else 0.0
 
     def new_drafter(self, without: Collection[str] = ()) -> Drafter:
         """A drafter as the profile wants it, members of ``SOURCES`` switched off."""
@@ -92,16 +118,37 @@ class Answerer:
         retriever: Retriever,
         on_text: OnText | None = None,
         observe: Observer | None = None,
+        stopped: Stopped | None = None,
     ) -> Answer:
-        """Answer from an index. All of ``Answer.text`` goes to ``on_text``, as soon as it is certain."""
+        """Answer from an index. All of ``Answer.text`` goes to ``on_text``, as soon as it is certain.
+
+        Raises UsageError for a question that leaves no room for a passage.
+        """
         began = perf_counter()
         settings = self.profile.retrieve
         found = retriever.search(question, settings.top_k, settings.relevance_floor)
+        return self.answer_from(question, found, retriever, on_text, observe, stopped, began=began)
+
+    def answer_from(
+        self,
+        question: str,
+        found: Sequence[ScoredPassage],
+        retriever: Retriever,
+        on_text: OnText | None = None,
+        observe: Observer | None = None,
+        stopped: Stopped | None = None,
+        *,
+        turns: Sequence[Turn] = (),
+        began: float,
+    ) -> Answer:
+        """Answer from retrieved passages; ``began``: when the question was asked, by ``perf_counter``."""
         evidence = gather(found, retriever)
         retrieval_s = perf_counter() - began
         if not found:
             return Answer(question, say_no_answer(question, on_text), False, retrieval_s=retrieval_s)
-        answer = self.answer(question, evidence, on_text, observe, retrieval_s=retrieval_s)
+        answer = self.answer(
+            question, evidence, on_text, observe, stopped=stopped, turns=turns, retrieval_s=retrieval_s
+        )
         return replace(answer, document_ids=frozenset(hit.passage.document_id for hit in found))
 
     def answer(
@@ -112,43 +159,66 @@ class Answerer:
         observe: Observer | None = None,
         decoder: Decoder = "lookahead",
         retrieval_s: float = 0.0,
+        *,
+        turns: Sequence[Turn] = (),
+        stopped: Stopped | None = None,
     ) -> Answer:
-        """Answer from given passages, with drafts or without."""
+        """Answer from given passages, with drafts or without, after the ``turns`` of a conversation."""
         began = perf_counter()
-        prepared = self.prepare(question, evidence)
+        prepared = self.prepare(question, evidence, turns)
+        request = self.request(prepared, evidence)
         stats = DecodeStats()
         stream = TextStream(self.target.tokenizer, self.profile.decode.stop, on_text)
         token_ids: list[int] = []
         copied: Counter[int] = Counter()
         ttft_s = 0.0
-        for block in self._decode(prepared, decoder, stats, observe):
+        interrupted = False
+        for block in self._decode(prepared, request, decoder, stats, observe):
             ttft_s = ttft_s or retrieval_s + perf_counter() - began - stats.calibration_s
             token_ids += block.token_ids
             copied.update(copied_passages(block, prepared.prompt, evidence))
             stream.push(token_ids, self.target.end_ids)
+            interrupted = stopped is not None and stopped()
+            if interrupted:
+                break
         stats.copied = copied.total()
         text = stream.finish()
         answered = bool(text) and not is_refusal(text)
-        kept = answered and decoder == "lookahead" and self._keeps()
+        kept = answered and not interrupted and decoder == "lookahead" and self._keeps()
         if kept:
             self.drafter.end(token_ids)
+        if not text and not interrupted:
+            text = say_no_answer(question, on_text)
         sources = cite(evidence.sources, prepared.prompt.used, text if answered else "", copied)
         left_out = [evidence.sources[i].path for i in prepared.prompt.left_out if i < len(evidence.sources)]
+        notice = self.cache.limits.notice()
         return Answer(
-            question, text or say_no_answer(question, on_text), answered, token_ids, sources, stats, ttft_s,
-            retrieval_s, left_out, kept=kept,
+            question, text, answered, token_ids, sources, stats, ttft_s, retrieval_s, left_out, kept=kept,
+            interrupted=interrupted, request=request, notices=(notice,) if notice else (),
         )  # fmt: skip
+
+    def recheck(self, answer: Answer) -> Verdict | None:
+        """Compare an answer with plain decoding; None where nothing was decoded.
+
+        Raises UsageError for a sampled answer.
+        """
+        if answer.request is None:
+            return None
+        whole = not answer.interrupted
+        return recheck(self.target.backend, answer.request, answer.token_ids, self.target.dtype, whole=whole)
 
     def _keeps(self) -> bool:
         """Whether answers are kept: a sampled one would not come again."""
         return self.drafter.answers is not None and self.profile.decode.temperature == 0.0
 
-    def prepare(self, question: str, evidence: Evidence) -> Prepared:
+    def prepare(self, question: str, evidence: Evidence, turns: Sequence[Turn] = ()) -> Prepared:
         """Prompt and trie seeds: whole parent documents and the passages that did not fit."""
         settings = self.profile.prompt
         tokenizer = self.target.tokenizer
+        window = self.target.backend.context_end
+        most = window - min(self.profile.decode.max_new_tokens, window // ANSWER_SHARE)
         prompt = build_prompt(
-            tokenizer, question, evidence.passages, settings.token_budget, settings.instruction
+            tokenizer, question, evidence.passages, settings.token_budget, settings.instruction, turns, most
         )
         seeds = [
             (f"document:{part.start}:{part.path}", encode(tokenizer, part.text, special=False))
@@ -160,56 +230,32 @@ class Answerer:
             )
         return Prepared(prompt, seeds)
 
+    def request(self, prepared: Prepared, evidence: Evidence) -> DecodeRequest:
+        """The conditions of the answer. Raises UsageError where none of the passages fits the prompt."""
+        prompt, window = prepared.prompt, self.target.backend.context_end
+        if evidence.passages and not prompt.used and len(prompt.token_ids) < window:
+            budget = self.profile.prompt.token_budget
+            raise UsageError(
+                f"no passage fits the prompt: prompt.token_budget is {budget}, the model's window {window}",
+                f"ask a shorter question, or raise the budget: --set prompt.token_budget={2 * budget}",
+            )
+        return decode_request(self.profile.decode, self.target, prompt.token_ids, prompt.cuts)
+
     def _decode(
-        self, prepared: Prepared, decoder: Decoder, stats: DecodeStats, observe: Observer | None
+        self,
+        prepared: Prepared,
+        request: DecodeRequest,
+        decoder: Decoder,
+        stats: DecodeStats,
+        observe: Observer | None,
     ) -> Iterator[Block]:
-        request = decode_request(self.profile.decode, self.target, prepared.prompt.token_ids)
+        backend = self.target.backend
         if decoder == "greedy":
-            return greedy(self.target.backend, request, stats)
+            return greedy(backend, request, stats, kept=self.cache)
         self.drafter.begin(prepared.prompt.token_ids, prepared.seeds, self.spelling.alike)
-        return lookahead(self.target.backend, self.drafter, request, stats, self.limits, self.cost, observe)
-
-
-class TextStream:
-    """Turns growing token ids into text, and hands on what can no longer change.
-
-    Held back: half a character, white space at the end, and what may become a stop string.
-    """
-
-    def __init__(self, tokenizer: Any, stop: Sequence[str], on_text: OnText | None) -> None:
-        self.tokenizer = tokenizer
-        self.stop = tuple(stop)
-        self.on_text = on_text
-        self.text = ""
-        self._sent = 0
-
-    def push(self, token_ids: list[int], end_ids: frozenset[int]) -> None:
-        """Take the whole answer so far."""
-        plain = [token for token in token_ids if token not in end_ids]
-        text = self.tokenizer.decode(plain, skip_special_tokens=True)
-        found = [at for at in (text.find(string) for string in self.stop) if at >= 0]
-        self.text = text[: min(found)] if found else text
-        whole = self.text.rstrip("\ufffd")
-        self._send(whole, self.held(whole))
-
-    def held(self, text: str) -> int:
-        """Characters at the end that could be the start of a stop string, with the white space before."""
-        starts = (string[:length] for string in self.stop for length in range(1, len(string)))
-        longest = max((len(start) for start in starts if text.endswith(start)), default=0)
-        return len(text) - len(text[: len(text) - longest].rstrip())
-
-    def finish(self) -> str:
-        """The final text; sends what was held back."""
-        self._send(self.text.rstrip(), hold=0)
-        self.text = self.text.strip()
-        return self.text
-
-    def _send(self, text: str, hold: int) -> None:
-        start = self._sent or len(text) - len(text.lstrip())
-        end = len(text) - hold
-        if self.on_text is not None and end > start:
-            self.on_text(text[start:end])
-            self._sent = end
+        return lookahead(
+            backend, self.drafter, request, stats, self.limits, self.cost, observe, self.cache, self.tie
+        )
 
 
 def no_answer(question: str) -> str:
@@ -223,52 +269,3 @@ def say_no_answer(question: str, on_text: OnText | None) -> str:
     if on_text is not None:
         on_text(text)
     return text
-
-
-def decode_request(settings: DecodeSettings, target: TargetModel, prompt_ids: list[int]) -> DecodeRequest:
-    """The profile's conditions for one answer."""
-    sampling = SamplingSettings(
-        temperature=settings.temperature,
-        top_k=settings.top_k,
-        top_p=settings.top_p,
-        repetition_penalty=settings.repetition_penalty,
-        seed=settings.seed,
-        min_p=settings.min_p,
-        presence_penalty=settings.presence_penalty,
-        frequency_penalty=settings.frequency_penalty,
-        bad_words=stop_sequences(target.tokenizer, settings.bad_words),
-        min_new_tokens=settings.min_new_tokens,
-    )
-    return DecodeRequest(
-        prompt_ids,
-        settings.max_new_tokens,
-        target.end_ids,
-        settings.stop,
-        target.tokenizer.decode,
-        sampling,
-        rank_prompt=ranks_prompt(settings, target),
-    )
-
-
-def ranks_prompt(settings: DecodeSettings, target: TargetModel) -> bool:
-    """Whether prefill also ranks every prompt position: asked for, or nearly free as on a GPU."""
-    if settings.rank_prompt == "auto":
-        return target.backend.device.type != "cpu"
-    return settings.rank_prompt == "always"
-
-
-def draft_limits(settings: DecodeSettings, tokenizer: Any, end_ids: frozenset[int]) -> DraftLimits:
-    """The profile's bounds of a draft; end-of-sequence tokens are never drafted, they come as bonus."""
-    barred = set()
-    for text in settings.barred_anchors:
-        for variant in (text, f" {text}"):
-            ids = encode(tokenizer, variant, special=False)
-            barred |= set(ids) if len(ids) == 1 else set()
-    return DraftLimits(
-        settings.draft_budget,
-        settings.max_depth,
-        settings.shape,
-        end_ids,
-        frozenset(barred),
-        stop_sequences(tokenizer, settings.stop),
-    )

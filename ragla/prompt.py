@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 # Wordings were compared on the handbook's questions: asked to quote, a small model copies and is right more
@@ -39,6 +40,7 @@ HEADING = re.compile(r"#{1,6} ")
 MARK = re.compile(r"<(/?)\s*passage", re.IGNORECASE)
 CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 PLACEHOLDER = "\x02ragla\x03"
+TURNS_SHARE = 4  # of the passages' tokens a quarter at most goes to what was said before
 
 
 @dataclass(frozen=True)
@@ -50,17 +52,27 @@ class PromptPassage:
 
 
 @dataclass(frozen=True)
+class Turn:
+    """A question of a conversation and what was answered."""
+
+    question: str
+    answer: str
+
+
+@dataclass(frozen=True)
 class Prompt:
     """``token_ids``, and where in them each passage is.
 
     ``used`` are the indices of the passages in it, in the order of their numbers [1], [2], …, ``spans``
-    their token ranges; ``left_out`` are the indices of those that did not fit.
+    their token ranges; ``left_out`` are the indices of those that did not fit. ``cuts`` are the places
+    where a part ends that the next prompt may begin with, too.
     """
 
     token_ids: list[int]
     spans: list[range]
     used: list[int]
     left_out: list[int]
+    cuts: tuple[int, ...] = ()
 
 
 def build_prompt(
@@ -69,22 +81,48 @@ def build_prompt(
     passages: Sequence[PromptPassage],
     token_budget: int,
     instruction: str | None = None,
+    turns: Sequence[Turn] = (),
+    most: int | None = None,
 ) -> Prompt:
-    """The prompt for a question: as many whole passages, best first, as ``token_budget`` tokens hold."""
-    used, left_out, blocks = pack(tokenizer, passages, token_budget)
+    """The prompt for a question: as many whole passages, best first, as ``token_budget`` tokens hold.
+
+    Of the ``turns`` before it as many as a quarter of the budget holds, the last ones; the passages get the
+    rest. ``most`` tokens are in the whole prompt, if question and frame leave it that choice.
+    """
     chinese = bool(CJK.search(question))
     before, after = frame(tokenizer, SYSTEM_ZH if chinese else SYSTEM)
     task = instruction or (TASK_ZH if chinese else TASK)
     head = encode(tokenizer, before, special=True)
-    token_ids = list(head)
-    spans = []
-    for block in blocks:
-        spans.append(range(len(token_ids), len(token_ids) + len(block)))
-        token_ids += block
     asked = f"{'问题：' if chinese else 'Question: '}{question.strip()}\n\n{task}"
-    token_ids += encode(tokenizer, asked, special=False)
-    token_ids += encode(tokenizer, after, special=True)
-    return Prompt(token_ids, spans, used, left_out)
+    tail = encode(tokenizer, asked, special=False) + encode(tokenizer, after, special=True)
+    if most is not None:
+        token_budget = min(token_budget, most - len(head) - len(tail))
+    said = said_before(tokenizer, turns, token_budget // TURNS_SHARE, chinese=chinese)
+    used, left_out, blocks = pack(tokenizer, passages, token_budget - sum(map(len, said)))
+    token_ids, ends = list(head), [len(head)]
+    for part in (*blocks, *said):
+        token_ids += part
+        ends.append(len(token_ids))
+    spans = [range(start, end) for start, end in pairwise(ends[: len(blocks) + 1])]
+    return Prompt(token_ids + tail, spans, used, left_out, tuple(ends))
+
+
+def said_before(
+    tokenizer: Any, turns: Sequence[Turn], token_budget: int, *, chinese: bool = False
+) -> list[list[int]]:
+    """Token ids of the last turns that fit, oldest first; numbers of their passages mean others now."""
+    asked, answered = ("之前的问题：", "回答：") if chinese else ("Earlier question: ", "Answer: ")
+    found: list[list[int]] = []
+    room = token_budget
+    for turn in reversed(turns):
+        answer = CITATION.sub("", turn.answer).strip()
+        text = f"{asked}{_data(turn.question.strip())}\n{answered}{_data(answer)}\n\n"
+        ids = encode(tokenizer, text, special=False)
+        if len(ids) > room:
+            break
+        found.insert(0, ids)
+        room -= len(ids)
+    return found
 
 
 def pack(

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragla.answer import NO_ANSWER, NO_ANSWER_ZH, TextStream, draft_limits, no_answer
+from ragla.answer import NO_ANSWER, NO_ANSWER_ZH, no_answer
+from ragla.conditions import draft_limits
 from ragla.config import DecodeSettings
+from ragla.text_stream import TextStream
 from tests.cli.tiny_models import byte_tokenizer
 
 END = byte_tokenizer().convert_tokens_to_ids("<|im_end|>")

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
-from ragla.answer import Answerer, Prepared, decode_request
+from ragla.answer import Answerer, Prepared
 from ragla.bench.stock import PROMPT_LOOKUP_TOKENS, StockModel
+from ragla.conditions import decode_request
 from ragla.config import DecodeSettings
 from ragla.decode.decoder import lookahead
 from ragla.decode.greedy import greedy
@@ -117,7 +118,8 @@ def request_for(answerer: Answerer, prepared: Prepared, max_new_tokens: int | No
     settings = answerer.profile.decode
     if max_new_tokens is not None:
         settings = settings.model_copy(update={"max_new_tokens": max_new_tokens})
-    return decode_request(settings, answerer.target, prepared.prompt.token_ids)
+    prompt = prepared.prompt
+    return decode_request(settings, answerer.target, prompt.token_ids, prompt.cuts)
 
 
 def _drafting(answerer: Answerer, name: str) -> Run:

@@ -127,17 +127,18 @@ def _evidence(question: BenchQuestion, profile: Profile, retriever: Retriever | 
 
 
 def _check_room(question: BenchQuestion, prepared: Prepared, answerer: Answerer) -> None:
-    if not prepared.prompt.used:
-        budget = answerer.profile.prompt.token_budget
-        raise UsageError(
-            f"question {question.id}: no passage fits prompt.token_budget {budget}",
-            f"raise it, for instance --set prompt.token_budget={2 * budget}",
-        )
     needed, window = len(prepared.prompt.token_ids), answerer.target.backend.context_end
     if needed >= window:
         raise UsageError(
             f"question {question.id}: the prompt has {needed} tokens, the model's window is {window}",
-            "lower prompt.token_budget, for instance --set prompt.token_budget=512",
+            "ask a shorter question",
+        )
+    if not prepared.prompt.used:
+        budget = answerer.profile.prompt.token_budget
+        raise UsageError(
+            f"question {question.id}: no passage fits prompt.token_budget {budget} and the model's window "
+            f"of {window}",
+            f"raise it, for instance --set prompt.token_budget={2 * budget}, or shorten the passages",
         )
 
 

@@ -294,8 +294,11 @@ def test_a_prompt_that_fits_no_window_or_no_passage_is_named(
     target: TargetModel, folder: Path, questions: list[BenchQuestion]
 ) -> None:
     decode = DecodeSettings(model=str(folder), max_new_tokens=4)
+    wordy = BenchQuestion("wordy", "word " * 600, ("Boats float.",))
+    with pytest.raises(UsageError, match=r"question wordy: the prompt has \d+ tokens, the model's window"):
+        run_bench(Profile(decode=decode), target, [wordy], [])
     huge = BenchQuestion("huge", "Who?", ("word " * 600,))
-    with pytest.raises(UsageError, match=r"question huge: the prompt has \d+ tokens, the model's window"):
+    with pytest.raises(UsageError, match=r"question huge: no passage fits .* the model's window of \d+"):
         run_bench(Profile(decode=decode, prompt=PromptSettings(token_budget=4096)), target, [huge], [])
     with pytest.raises(UsageError, match=r"question huge: no passage fits prompt.token_budget 64"):
         run_bench(Profile(decode=decode, prompt=PromptSettings(token_budget=64)), target, [huge], [])
