@@ -19,7 +19,11 @@ LEAST_CHUNK = 256  # rows of a prefill that a GPU computes in hardly more time t
 def decode_request(
     settings: DecodeSettings, target: TargetModel, prompt_ids: list[int], cuts: Sequence[int] = ()
 ) -> DecodeRequest:
-    """The profile's conditions for one answer; ``cuts`` are those of the prompt."""
+    """The profile's conditions for one answer; ``cuts`` are those of the prompt.
+
+    A model that cannot drop rows reads its prompt in one piece: a second one it would begin anew.
+    """
+    whole = max(1, len(prompt_ids))
     sampling = SamplingSettings(
         temperature=settings.temperature,
         top_k=settings.top_k,
@@ -39,6 +43,7 @@ def decode_request(
         settings.stop,
         target.tokenizer.decode,
         sampling,
+        prefill_rows=DecodeRequest.prefill_rows if target.backend.drafts else whole,
         rank_prompt=ranks_prompt(settings, target),
         cuts=chunk_cuts(target, cuts),
     )
@@ -47,8 +52,7 @@ def decode_request(
 def chunk_cuts(target: TargetModel, cuts: Sequence[int]) -> tuple[int, ...]:
     """Those cuts at which the prefill is worth cutting.
 
-    On a CPU rows cost what they cost, together or not; a GPU wants many at once. A model that cannot drop
-    rows has to read its prompt in one piece.
+    On a CPU rows cost what they cost, together or not; a GPU wants many at once.
     """
     if not target.backend.drafts:
         return ()

@@ -8,12 +8,19 @@ from time import perf_counter
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, GenerationConfig, StoppingCriteria, StoppingCriteriaList
+from transformers import (
+    AutoModelForCausalLM,
+    GenerationConfig,
+    LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
 from transformers.utils import logging
 
 from ragla.config import DecodeSettings
 from ragla.decode.model import TargetModel
 from ragla.decode.request import DecodeRequest
+from ragla.decode.verify import AnswerPenalty
 from ragla.errors import ModelUnavailable
 
 PROMPT_LOOKUP_TOKENS = 10
@@ -60,6 +67,22 @@ class _Watched(StoppingCriteria):
     def __call__(self, input_ids: torch.Tensor, scores: Any, **kwargs: Any) -> Any:
         self.watch.committed(input_ids)
         return torch.zeros(input_ids.shape[0], dtype=torch.bool, device=input_ids.device)
+
+
+def _conditions(request: DecodeRequest) -> dict[str, Any]:
+    """What the request asks of greedy text beside the repetition penalty, as ``generate`` takes it."""
+    sampling = request.sampling
+    options: dict[str, Any] = {}
+    if sampling.bad_words:
+        options["bad_words_ids"] = [list(words) for words in sampling.bad_words]
+    if sampling.min_new_tokens:
+        options["min_new_tokens"] = sampling.min_new_tokens
+    if sampling.presence_penalty or sampling.frequency_penalty:
+        penalty = AnswerPenalty(
+            len(request.prompt_ids), sampling.presence_penalty, sampling.frequency_penalty
+        )
+        options["logits_processor"] = LogitsProcessorList([penalty])
+    return options
 
 
 def stock_dtype(dtype: str) -> str:
@@ -110,6 +133,7 @@ class StockModel:
         prompt = torch.tensor([list(request.prompt_ids)], device=self.model.device)
         end_ids = sorted(request.end_ids)
         options: dict[str, Any] = {"eos_token_id": end_ids, "pad_token_id": end_ids[0]} if end_ids else {}
+        options |= _conditions(request)
         if lookup_tokens is not None:
             options["prompt_lookup_num_tokens"] = lookup_tokens
         watch = StopWatch(prompt.shape[1])
