@@ -10,14 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from ragla.answer import Answer
-    from ragla.decode.stats import DecodeStats
-    from ragla.evidence import Source
     from ragla.models import ModelRow
     from ragla.profiles import LoadedProfile
     from ragla.retrieve import IndexReport
     from ragla.retrieve.passage import ScoredPassage
-    from ragla.trie import DraftTree
 
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 SKIPPED_SHOWN = 10
@@ -41,90 +37,6 @@ def place(path: str, first_line: int, last_line: int) -> str:
 def counted(count: int, noun: str) -> str:
     """``1 token``, ``2 tokens``."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def source_lines(sources: Iterable[Source]) -> Iterable[Text]:
-    """One line a cited source: its number, where it is, how many tokens were copied from it."""
-    for source in sources:
-        line = Text(f"[{source.number}] ", style="cyan")
-        line.append(one_line(place(source.path, source.first_line, source.last_line)), style="bold")
-        if source.copied:
-            line.append(f"  {counted(source.copied, 'token')} copied", style="dim")
-        yield line
-
-
-def stats_line(answer: Answer) -> Text:
-    """What the answer cost: the numbers are defined in ``ragla.decode.stats``."""
-    stats = answer.stats
-    line = Text(f"{stats.tokens} tokens in {len(stats.steps)} steps · ", style="dim")
-    line.append(f"{stats.tokens_per_step:.1f} tokens/step", style="bold green")
-    line.append(
-        f" · {stats.accepted_share:.0%} accepted · first token {answer.ttft_s:.1f} s"
-        f" · {stats.decode_tokens_per_s:.1f} tokens/s · {stats.copied_share:.0%} copied",
-        style="dim",
-    )
-    return line
-
-
-def stats_json(answer: Answer) -> dict[str, Any]:
-    """The same numbers and some more, unrounded."""
-    stats = answer.stats
-    return {
-        "prompt_tokens": stats.prompt_tokens,
-        "tokens": stats.tokens,
-        "steps": len(stats.steps),
-        "tokens_per_step": stats.tokens_per_step,
-        "drafted": stats.drafted,
-        "accepted": stats.accepted,
-        "accepted_share": stats.accepted_share,
-        "copied_share": stats.copied_share,
-        "ttft_s": answer.ttft_s,
-        "retrieval_s": answer.retrieval_s,
-        "prefill_s": stats.prefill_s,
-        "decode_s": stats.decode_s,
-        "decode_tokens_per_s": stats.decode_tokens_per_s,
-    }
-
-
-def step_rows(stats: DecodeStats) -> list[dict[str, Any]]:
-    """Each step as JSON."""
-    return [
-        {
-            "drafted": step.drafted,
-            "accepted": step.accepted,
-            "committed": step.committed,
-            "forward_s": step.forward_s,
-            "draft_s": step.draft_s,
-        }
-        for step in stats.steps
-    ]
-
-
-def answer_json(answer: Answer, notices: Sequence[str]) -> dict[str, Any]:
-    """``ragla ask --json``."""
-    sources = [
-        {
-            "number": source.number,
-            "path": source.path,
-            "first_line": source.first_line,
-            "last_line": source.last_line,
-            "score": source.score,
-            "cited": source.cited,
-            "copied_tokens": source.copied,
-        }
-        for source in answer.sources
-    ]
-    return {
-        "schema": "ragla.ask/1",
-        "question": answer.question,
-        "answer": answer.text,
-        "answered": answer.answered,
-        "sources": sources,
-        "left_out": answer.left_out,
-        "stats": stats_json(answer),
-        "steps": step_rows(answer.stats),
-        "notices": list(notices),
-    }
 
 
 def passage_lines(number: int, found: ScoredPassage) -> Iterable[Text]:
@@ -245,21 +157,3 @@ def setting_values(loaded: LoadedProfile) -> dict[str, Any]:
     """Dotted key → value."""
     sections = loaded.profile.model_dump(mode="json")
     return {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
-
-
-def draft_lines(tree: DraftTree, accepted: Sequence[int], pieces: Sequence[str]) -> Iterable[str]:
-    """A draft tree as indented lines, accepted nodes starred, with what the drafter thought of each."""
-    depths = tree.depths()
-    for node in preorder(tree):
-        mark = "*" if node == 0 or node in accepted else " "
-        yield f"{mark} {'  ' * depths[node]}{pieces[node]!r} {tree.probabilities[node]:.2f}"
-
-
-def preorder(tree: DraftTree) -> Iterable[int]:
-    """Nodes in the order in which a reader expects a tree."""
-    children = tree.children()
-    stack = [0]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack += reversed(list(children[node].values()))

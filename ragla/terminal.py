@@ -7,18 +7,25 @@ something is drawn.
 from __future__ import annotations
 
 import json
+import signal
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from rich.console import Console
     from rich.progress import Progress
 
     from ragla.retrieve.events import OnEvent
 
 UNLIMITED = 1000  # columns, where stdout is no terminal: nothing is folded or cut
+
+JsonForm = Literal["document", "lines"]
+"""``--json`` writes one document, ``--jsonl`` one a line."""
 
 
 def output() -> Console:
@@ -36,9 +43,10 @@ def errors() -> Console:
     return Console(stderr=True, markup=False, highlight=False, emoji=False)
 
 
-def print_json(document: dict[str, Any]) -> None:
-    """One JSON document on stdout."""
-    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2) + "\n")
+def print_json(document: dict[str, Any], form: JsonForm = "document") -> None:
+    """One JSON document on stdout, as several lines or as one."""
+    indent = 2 if form == "document" else None
+    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=indent) + "\n")
     sys.stdout.flush()
 
 
@@ -72,6 +80,37 @@ def reading(quiet: bool) -> Iterator[Any]:
         raise
     finally:
         waiting.stop()
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Yields what says, after each step of an answer, whether Ctrl-C was pressed since the last time.
+
+    Before the first step and at a second Ctrl-C it raises KeyboardInterrupt at once, as everywhere else.
+    Where interrupts are ignored or not Python's to handle, nothing changes.
+    """
+    pressed = begun = False
+
+    def press(number: int, frame: FrameType | None) -> None:
+        nonlocal pressed
+        if pressed or not begun:
+            raise KeyboardInterrupt
+        pressed = True
+
+    def stopped() -> bool:
+        nonlocal begun
+        begun = True
+        return pressed
+
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, press)
+        try:
+            yield stopped
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+    else:
+        yield stopped
 
 
 @contextmanager
@@ -154,3 +193,11 @@ def bench_progress(quiet: bool) -> Iterator[Any]:
                 progress.update(task, completed=done, total=total, description=decoder)
 
         yield on_progress
+
+
+def show_notice(notice: str | None) -> None:
+    """A line about what was not done as asked, if there is one."""
+    from ragla import render
+
+    if notice:
+        errors().print(f"note: {render.one_line(notice)}", style="yellow", soft_wrap=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.text import Text
 
-from ragla import render
+from ragla import render, render_answer
 from ragla.answer import Answer
 from ragla.decode.stats import DecodeStats, StepStats
 from ragla.evidence import Source
@@ -40,7 +40,7 @@ def test_nothing_a_document_says_reaches_the_terminal_raw(escape: str) -> None:
     passage = Passage(1, 1, f"{escape}\n.md", "/x", f"title {escape}", f"text {escape}", 0, 9, 1, 2)
     lines = [
         *render.passage_lines(1, ScoredPassage(passage, 0.5, 0.5, 0.5)),
-        *render.source_lines([Source(1, f"{escape}.md", 1, 2, 0.5, True, 3)]),
+        *render_answer.source_lines([Source(1, f"{escape}.md", 1, 2, 0.5, True, 3)]),
         *render.index_lines(IndexReport(0, 0, 0, ((f"{escape}.md", escape),), (), 0, 0, 0.1), "ix"),
         *render.config_lines(load({"prompt.instruction": escape}, environ={})),
     ]
@@ -55,14 +55,14 @@ def answer(**changes: object) -> Answer:
 
 
 def test_the_stats_line_says_what_the_steps_add_up_to() -> None:
-    assert render.stats_line(answer()).plain == (
+    assert render_answer.stats_line(answer()).plain == (
         "9 tokens in 2 steps · 4.0 tokens/step · 67% accepted · first token 1.2 s · 16.0 tokens/s"
         " · 67% copied"
     )
 
 
 def test_the_json_has_the_same_numbers_unrounded() -> None:
-    numbers = render.stats_json(answer())
+    numbers = render_answer.stats_json(answer())
     assert numbers["tokens_per_step"] == 4.0
     assert (numbers["drafted"], numbers["accepted"]) == (16, 6)
     assert numbers["accepted_share"] == numbers["copied_share"] == pytest.approx(2 / 3)
@@ -100,12 +100,12 @@ def test_a_draft_is_drawn_as_a_tree() -> None:
     tree = DraftTree([10])
     first, second = tree.add(11, 0, 0.5), tree.add(12, 0, 0.25)
     third = tree.add(13, first, 0.4)
-    lines = list(render.draft_lines(tree, [first, third], ["In", " Par\x1b", " Rom", "is"]))
+    lines = list(render_answer.draft_lines(tree, [first, third], ["In", " Par\x1b", " Rom", "is"]))
     assert lines == ["* 'In' 1.00", "*   ' Par\\x1b' 0.50", "*     'is' 0.40", "    ' Rom' 0.25"]
     assert second == 2
 
 
 def test_markup_in_data_is_data() -> None:
-    [line] = render.source_lines([Source(1, "[bold red]x.md", 1, 2, 0.5, True)])
+    [line] = render_answer.source_lines([Source(1, "[bold red]x.md", 1, 2, 0.5, True)])
     assert isinstance(line, Text)
     assert "[bold red]x.md:1-2" in line.plain

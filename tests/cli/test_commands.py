@@ -19,6 +19,7 @@ COMMANDS = [
     ["index"],
     ["search"],
     ["ask"],
+    ["chat"],
     ["bench"],
     ["answers"],
     ["answers", "list"],
@@ -133,7 +134,8 @@ def test_the_json_of_ask(ragla: Ragla, world: World) -> None:
     answer = document(result)
     assert result.stderr == ""
     assert set(answer) == {
-        "schema", "question", "answer", "answered", "sources", "left_out", "stats", "steps", "notices",
+        "schema", "question", "answer", "answered", "interrupted", "sources", "left_out", "stats", "steps",
+        "notices",
     }  # fmt: skip
     assert (answer["schema"], answer["question"], answer["answered"]) == ("ragla.ask/1", QUESTION, True)
     assert answer["answer"] == answer["answer"].strip() != ""
@@ -150,15 +152,19 @@ def test_the_json_of_ask(ragla: Ragla, world: World) -> None:
 def check_numbers(stats: dict[str, Any], steps: list[dict[str, Any]]) -> None:
     """The totals follow from the steps."""
     assert set(stats) == {
-        "prompt_tokens", "tokens", "steps", "tokens_per_step", "drafted", "accepted", "accepted_share",
-        "copied_share", "ttft_s", "retrieval_s", "prefill_s", "decode_s", "decode_tokens_per_s",
+        "prompt_tokens", "reused_tokens", "tokens", "steps", "tokens_per_step", "nodes_per_step",
+        "decided_alone", "drafted", "accepted", "accepted_share", "copied_share",
+        "ttft_s", "retrieval_s", "prefill_s", "decode_s", "decode_tokens_per_s",
     }  # fmt: skip
     for step in steps:
-        assert set(step) == {"drafted", "accepted", "committed", "forward_s", "draft_s"}
+        assert set(step) == {"nodes", "drafted", "accepted", "committed", "forward_s", "draft_s"}
+        assert step["nodes"] == step["drafted"] + 1
         assert step["accepted"] <= min(step["drafted"], step["committed"])
         assert step["committed"] in (step["accepted"], step["accepted"] + 1)
     assert stats["tokens"] == 24 == 1 + sum(step["committed"] for step in steps)
     assert stats["steps"] == len(steps)
+    assert stats["nodes_per_step"] == pytest.approx(sum(step["nodes"] for step in steps) / len(steps))
+    assert (stats["reused_tokens"], stats["decided_alone"]) == (0, 0)
     assert stats["tokens_per_step"] == pytest.approx(23 / len(steps))
     assert stats["drafted"] == sum(step["drafted"] for step in steps)
     assert stats["accepted"] == sum(step["accepted"] for step in steps)

@@ -73,7 +73,7 @@ def test_a_question_in_a_pipe_needs_no_network_and_leaves_no_escapes(
     assert "\x1b" not in done.stdout + done.stderr
     assert "\r" not in done.stdout + done.stderr
     assert done.stdout.strip()
-    assert [line for line in done.stderr.splitlines() if line][-1].startswith("24 tokens in ")
+    assert [line for line in done.stderr.splitlines() if line][-2].startswith("24 tokens in ")
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
@@ -117,5 +117,7 @@ def test_ctrl_c_in_the_middle_of_an_answer(world: World) -> None:
         assert answering.stdout.read(20)
         answering.send_signal(signal.SIGINT)
         rest, stderr = answering.communicate(timeout=60)
-    assert (answering.returncode, stderr) == (130, "interrupted\n")
+    assert answering.returncode == 130
+    assert stderr.splitlines()[-1] == "interrupted"
+    assert " tokens in " in stderr
     assert rest.endswith("\n")

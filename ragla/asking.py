@@ -1,0 +1,198 @@
+"""What ``ragla ask`` and ``ragla chat`` share: flags, an open index, a loaded model, and answers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ragla.errors import NothingRelevant, RaglaError
+from ragla.failure import INTERRUPTED
+from ragla.flags import load_model
+from ragla.terminal import errors, interruptible, reading, show_notice, status
+
+if TYPE_CHECKING:
+    from ragla.answer import Answer, Answerer
+    from ragla.config import Profile
+    from ragla.conversation import Conversation
+    from ragla.decode.budget import StepCost
+    from ragla.decode.model import TargetModel
+    from ragla.decode.recheck import Verdict
+    from ragla.earlier import EarlierAnswers
+    from ragla.retrieve.retriever import Retriever
+    from ragla.trie import DraftTree
+
+VerifyFlag = Annotated[
+    bool,
+    typer.Option(
+        "--verify", help="Decode again without drafts and compare; exit code 1 for more than a near-tie."
+    ),
+]
+ExactFlag = Annotated[
+    bool,
+    typer.Option(
+        "--exact", help="In half precision, decide near-ties by one row alone, as plain decoding does."
+    ),
+]
+NoReuseFlag = Annotated[
+    bool,
+    typer.Option(
+        "--no-reuse", help="Read each prompt whole, also what the one before began with; to compare."
+    ),
+]
+JsonlFlag = Annotated[
+    bool, typer.Option("--jsonl", help="One JSON document a line on stdout, for each answer.")
+]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An answer, whether plain decoding gives the same, if that was asked, and why it is not kept."""
+
+    answer: Answer
+    verdict: Verdict | None
+    problem: str | None
+
+    @property
+    def exit_code(self) -> int:
+        """What the answer alone would make a command return."""
+        if self.verdict is not None and self.verdict.word == "bug":
+            return RaglaError.exit_code
+        if self.answer.interrupted:
+            return INTERRUPTED
+        return 0 if self.answer.answered else NothingRelevant.exit_code
+
+
+@dataclass(frozen=True)
+class Asking:
+    """An open index and a loaded model. ``notices`` say in a line each what is not done as asked."""
+
+    profile: Profile
+    retriever: Retriever
+    answerer: Answerer
+    earlier: EarlierAnswers
+    cost: StepCost
+    verify: bool
+    quiet: bool
+    notices: tuple[str, ...]
+
+    def ask(self, question: str, conversation: Conversation | None = None) -> Outcome:
+        """Answer a question, its text on stdout as it comes unless quiet. Raises RaglaError."""
+        from ragla import session
+
+        answerer, target = self.answerer, self.answerer.target
+        observe = draft_printer(target) if self.profile.decode.debug else None
+        with reading(self.quiet) as on_text, interruptible() as stopped:
+            if conversation is not None:
+                answer = conversation.ask(question, on_text, observe, stopped)
+            else:
+                answer = answerer.ask(question, self.retriever, on_text, observe, stopped)
+        session.save_step_cost(self.profile, target, self.cost)
+        if not self.quiet:
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+        verdict = None
+        if self.verify:
+            with status("decoding again without drafts", quiet=self.quiet):
+                verdict = answerer.recheck(answer)
+        return Outcome(answer, verdict, self.earlier.keep(answer, self.retriever))
+
+    def as_json(self, outcome: Outcome) -> dict[str, Any]:
+        """The document of an answer."""
+        from ragla import render_answer
+
+        answer, decode = outcome.answer, self.answerer.target.tokenizer.decode
+        problem = (outcome.problem,) if outcome.problem else ()
+        document = render_answer.answer_json(answer, (*self.notices, *answer.notices, *problem))
+        if self.verify:
+            verdict = outcome.verdict
+            document["verify"] = render_answer.verdict_json(verdict, decode) if verdict else None
+        return document
+
+    def show(self, outcome: Outcome) -> None:
+        """What follows the streamed text: sources, what did not fit, what it cost."""
+        from ragla import render, render_answer
+
+        answer = outcome.answer
+        cited = [source for source in answer.sources if source.cited]
+        if answer.sources:
+            errors().print()
+        if answer.answered and not cited:
+            errors().print(
+                "the answer names no source; these passages were read:", style="yellow", soft_wrap=True
+            )
+        for line in render_answer.source_lines(cited or (answer.sources if answer.answered else [])):
+            errors().print(line, soft_wrap=True)
+        for path in answer.left_out:
+            errors().print(f"did not fit the prompt: {render.one_line(path)}", style="yellow", soft_wrap=True)
+        for notice in (*answer.notices, outcome.problem):
+            show_notice(notice)
+        for line in render_answer.cost_lines(answer):
+            errors().print(line, soft_wrap=True)
+        if outcome.verdict is not None:
+            target = self.answerer.target
+            verdict = render_answer.verdict_line(outcome.verdict, target.tokenizer.decode, target.dtype)
+            errors().print(verdict, soft_wrap=True)
+
+
+@contextmanager
+def open_asking(
+    profile: Profile,
+    index_path: str | None,
+    *,
+    quiet: bool,
+    verify: bool = False,
+    exact: bool = False,
+    reuse: bool = True,
+) -> Iterator[Asking]:
+    """Open the index and load the model. Raises IndexUnusable, ModelUnavailable, UsageError."""
+    from ragla import session
+
+    place = session.find_index(index_path, Path.cwd())
+    if verify:
+        from ragla.decode.recheck import check_rechecks
+
+        check_rechecks(profile.decode.temperature)
+    with status("opening the index", quiet=quiet):
+        retriever = session.open_retriever(profile, place)
+    target = load_model(profile, quiet=quiet)
+    from ragla.answer import Answerer
+
+    cost = session.load_step_cost(profile, target)
+    answerer = Answerer(profile, target, cost, reuse=reuse, exact=exact)
+    with closing(session.recall_answers(profile, place, answerer)) as earlier:
+        notices = [*target.notices, earlier.notice, exact_notice(answerer) if exact else None]
+        told = tuple(notice for notice in notices if notice)
+        yield Asking(profile, retriever, answerer, earlier, cost, verify, quiet, told)
+
+
+def show_interruption(outcome: Outcome) -> None:
+    """Say that the answer is not whole."""
+    if outcome.answer.interrupted:
+        errors().print("interrupted", style="yellow")
+
+
+def exact_notice(answerer: Answerer) -> str | None:
+    """Why ``--exact`` changes nothing, where it does not."""
+    if answerer.profile.decode.temperature > 0:
+        return "--exact decides greedy text only, decode.temperature is above 0"
+    if not answerer.tie:
+        return f"--exact changes nothing in {answerer.target.dtype}, which is exact as it is"
+    return None
+
+
+def draft_printer(target: TargetModel) -> Callable[[DraftTree, list[int]], None]:
+    """An observer that prints each step's draft tree on stderr."""
+    from ragla import render_answer
+
+    def show(tree: DraftTree, accepted: list[int]) -> None:
+        pieces = [target.tokenizer.decode([token]) for token in tree.token_ids]
+        for line in render_answer.draft_lines(tree, accepted, pieces):
+            sys.stderr.write(f"{line}\n")
+
+    return show

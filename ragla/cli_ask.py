@@ -1,0 +1,151 @@
+"""``ragla ask``: answers a question, or those of a file one after the other."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ragla.asking import (
+    Asking,
+    ExactFlag,
+    JsonlFlag,
+    NoReuseFlag,
+    Outcome,
+    VerifyFlag,
+    open_asking,
+    show_interruption,
+)
+from ragla.errors import NothingRelevant, RaglaError, UsageError
+from ragla.failure import INTERRUPTED, Failure
+from ragla.flags import IndexFlag, JsonFlag, ModelFlag, ProfileFlag, SetFlag, load_profile
+from ragla.question_file import AskedLine, question_text, read_questions
+from ragla.terminal import errors, print_json, show_notice
+
+if TYPE_CHECKING:
+    pass
+
+
+def ask(
+    question: Annotated[str | None, typer.Argument(help="The question; - reads it from stdin.")] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file", "-f", metavar="QUESTIONS", help="Text or JSON lines, - for stdin: answer each."
+        ),
+    ] = None,
+    index_path: IndexFlag = None,
+    profile: ProfileFlag = None,
+    model: ModelFlag = None,
+    settings: SetFlag = None,
+    verify: VerifyFlag = False,
+    exact: ExactFlag = False,
+    no_reuse: NoReuseFlag = False,
+    debug: Annotated[bool, typer.Option("--trace", help="Print each step's draft tree on stderr.")] = False,
+    as_json: JsonFlag = False,
+    as_lines: JsonlFlag = False,
+) -> None:
+    """Answer a question from the indexed documents, with its sources.
+
+    [bold]ragla ask 'How many days may I work from home?'[/]
+
+    Or all questions of a file, with the model loaded once:
+
+    [bold]ragla ask --file questions.txt --jsonl[/]
+    """
+    flags = {"decode.model": model, "decode.debug": True if debug else None}
+    loaded = load_profile(profile, settings, flags)
+    check_forms(question, file, as_json=as_json, as_lines=as_lines)
+    asked = [AskedLine(1, question_text(question))] if file is None else read_questions(file)
+    quiet = as_json or as_lines
+    with open_asking(
+        loaded.profile, index_path, quiet=quiet, verify=verify, exact=exact, reuse=not no_reuse
+    ) as asking:
+        code = ask_one(asking, asked[0].text) if file is None else ask_each(asking, asked)
+    if code:
+        raise typer.Exit(code)
+
+
+def check_forms(question: str | None, file: str | None, *, as_json: bool, as_lines: bool) -> None:
+    """Raises UsageError for flags that exclude each other."""
+    if question is not None and file is not None:
+        raise UsageError("a question and --file: which of them?", "ragla ask --file QUESTIONS")
+    if as_lines and file is None:
+        raise UsageError("--jsonl is for --file", "for one question: --json")
+    if as_json and file is not None:
+        raise UsageError("--json is for one question", "for --file: --jsonl")
+
+
+def ask_one(asking: Asking, question: str) -> int:
+    """Answer and show it; the exit code."""
+    outcome = asking.ask(question)
+    if asking.quiet:
+        print_json(asking.as_json(outcome))
+    else:
+        for notice in asking.notices:
+            show_notice(notice)
+        asking.show(outcome)
+        show_interruption(outcome)
+    return outcome.exit_code
+
+
+def ask_each(asking: Asking, asked: list[AskedLine]) -> int:
+    """Answer in turn; the exit code.
+
+    It is 1 where one was found to be no plain decoding's, else that of the first question that failed, else
+    4 where one was not answered. An interrupt ends the list.
+    """
+    from ragla.render import one_line
+
+    codes: list[int] = []
+    outcomes: list[Outcome] = []
+    for notice in asking.notices if not asking.quiet else ():
+        show_notice(notice)
+    for line in asked:
+        if not asking.quiet:
+            errors().print(f"› {one_line(line.text)}", style="bold", soft_wrap=True)
+        try:
+            outcome = asking.ask(line.text)
+        except RaglaError as error:
+            failure = Failure.of(error)
+            if asking.quiet:
+                print_json({"line": line.at, "question": line.text, **failure.as_json()}, "lines")
+            else:
+                failure.report()
+            codes.append(failure.exit_code)
+            continue
+        outcomes.append(outcome)
+        codes.append(outcome.exit_code)
+        if asking.quiet:
+            print_json({"line": line.at, **asking.as_json(outcome)}, "lines")
+        else:
+            asking.show(outcome)
+            show_interruption(outcome)
+        if outcome.answer.interrupted:
+            break
+        if not asking.quiet:
+            errors().print()
+    if outcomes and not asking.quiet:
+        errors().print(summary(outcomes, len(asked)), style="dim", soft_wrap=True)
+    return worst(codes)
+
+
+def worst(codes: list[int]) -> int:
+    """The exit code of several answers."""
+    for code in (INTERRUPTED, RaglaError.exit_code):
+        if code in codes:
+            return code
+    failed = [code for code in codes if code not in (0, NothingRelevant.exit_code)]
+    return next(iter(failed), NothingRelevant.exit_code if any(codes) else 0)
+
+
+def summary(outcomes: list[Outcome], asked: int) -> str:
+    """How many were answered, how soon, and how much of the prompts had been read before."""
+    answers = [outcome.answer for outcome in outcomes]
+    answered = sum(answer.answered for answer in answers)
+    ttft = [answer.ttft_s for answer in answers if answer.stats.tokens]
+    prompts = sum(answer.stats.prompt_tokens for answer in answers)
+    reused = sum(answer.stats.reused for answer in answers)
+    first = f" · first token {median(ttft):.1f} s (median)" if ttft else ""
+    return f"{answered} of {asked} answered{first} · {reused} of {prompts} prompt tokens kept from before"

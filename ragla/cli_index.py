@@ -1,0 +1,98 @@
+"""``ragla index`` and ``ragla search``: what the documents say, before any model answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ragla.errors import NothingRelevant
+from ragla.flags import IndexFlag, JsonFlag, ProfileFlag, SetFlag, load_profile
+from ragla.question_file import question_text
+from ragla.terminal import errors, index_progress, output, print_json, show_notice
+
+
+def index(
+    folders: Annotated[
+        list[Path] | None, typer.Argument(help="Folders or files; none: those the index was made of.")
+    ] = None,
+    index_path: IndexFlag = None,
+    profile: ProfileFlag = None,
+    settings: SetFlag = None,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Read and embed everything anew.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make or update an index: reads what changed, drops what is gone.
+
+    [bold]ragla index ./docs[/]
+    """
+    from ragla import session
+
+    loaded = load_profile(profile, settings)
+    roots, place = index_roots(folders, index_path)
+    embedder = session.open_embedder(loaded.profile)
+    from ragla import render
+    from ragla.earlier import forget_stale
+    from ragla.retrieve import index_folders
+
+    with index_progress(quiet=as_json) as on_event:
+        report = index_folders(roots, place, loaded.profile.retrieve, embedder, on_event, rebuild=rebuild)
+    dropped, problem = forget_stale(place)
+    if as_json:
+        print_json(render.index_json(report, str(place)))
+        return
+    for line in render.index_lines(report, str(place)):
+        errors().print(line, soft_wrap=True)
+    if dropped:
+        count = render.counted(dropped, "earlier answer")
+        errors().print(f"  dropped with its documents: {count}", soft_wrap=True)
+    show_notice(problem)
+
+
+def index_roots(folders: list[Path] | None, index_path: str | None) -> tuple[list[Path], Path]:
+    """What to index and where to: named folders here, or the folders of the index that is found."""
+    from ragla import session
+
+    if folders:
+        return folders, session.new_index(index_path, Path.cwd())
+    from ragla.retrieve import indexed_roots
+
+    place = session.find_index(index_path, Path.cwd())
+    return indexed_roots(place), place
+
+
+def search(
+    query: Annotated[str | None, typer.Argument(help="What to look for; - reads it from stdin.")] = None,
+    index_path: IndexFlag = None,
+    profile: ProfileFlag = None,
+    settings: SetFlag = None,
+    top_k: Annotated[int | None, typer.Option("--top-k", "-k", help="How many passages.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show the passages a question finds, without an answer.
+
+    [bold]ragla search 'hotel limit in Paris'[/]
+    """
+    from ragla import session
+
+    loaded = load_profile(profile, settings, {"retrieve.top_k": top_k})
+    text = question_text(query)
+    place = session.find_index(index_path, Path.cwd())
+    retriever = session.open_retriever(loaded.profile, place)
+    from ragla import render
+
+    options = loaded.profile.retrieve
+    found = retriever.search(text, options.top_k, options.relevance_floor)
+    if as_json:
+        passages = [render.passage_json(scored) for scored in found]
+        print_json({"schema": "ragla.search/1", "query": text, "passages": passages})
+    console = output()
+    for number, scored in enumerate([] if as_json else found, 1):
+        for line in render.passage_lines(number, scored):
+            console.print(line, soft_wrap=not console.is_terminal)
+        console.print()
+    if not found:
+        if not as_json:
+            errors().print("no passage is relevant enough", style="yellow")
+        raise typer.Exit(NothingRelevant.exit_code)

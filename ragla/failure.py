@@ -1,0 +1,61 @@
+"""What went wrong, as a user sees it: one line, the command that mends it, an exit code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ragla.errors import RaglaError
+from ragla.terminal import JsonForm, errors, print_json
+
+INTERRUPTED = 130
+TOO_LARGE = "choose a smaller model: ragla models list"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a command did not do what was asked: one line, what mends it, the exit code."""
+
+    message: str
+    hint: str | None
+    exit_code: int
+
+    @classmethod
+    def of(cls, error: Exception) -> Failure:
+        """What an error means to the user."""
+        if isinstance(error, RaglaError):
+            return cls(str(error), error.hint, error.exit_code)
+        # torch is not loaded for its name
+        if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+            return cls("not enough memory", TOO_LARGE, 1)
+        first_line = next(iter(str(error).splitlines()), "") or type(error).__name__
+        return cls(f"unexpected: {first_line}", "see where: ragla --debug …", 1)
+
+    def report(self, form: JsonForm | None = None) -> None:
+        """Lines for a person and, in a JSON form, one document for a script."""
+        from ragla.render import one_line
+
+        console = errors()
+        prefix, style = ("", "yellow") if self.exit_code == INTERRUPTED else ("error: ", "red")
+        console.print(prefix + one_line(self.message), style=style, soft_wrap=True)
+        if self.hint:
+            console.print(f"  → {one_line(self.hint)}", soft_wrap=True)
+        if form is not None:
+            print_json(self.as_json(), form)
+
+    def as_json(self) -> dict[str, Any]:
+        """The document."""
+        return {
+            "schema": "ragla.error/1",
+            "error": self.message,
+            "hint": self.hint,
+            "exit_code": self.exit_code,
+        }
+
+
+INTERRUPTION = Failure("interrupted", None, INTERRUPTED)
+
+
+def is_control_flow(error: BaseException) -> bool:
+    """Whether an exception is the parser's own way to say a wrong usage, or to leave."""
+    return hasattr(error, "exit_code") and not isinstance(error, RaglaError)
