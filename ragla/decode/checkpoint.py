@@ -117,6 +117,11 @@ def _read(what: str, reader: Any, folder: Path, trusted: bool) -> Any:
     try:
         return reader.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
     except Exception as error:  # on a broken file the libraries raise whatever comes first
+        if not trusted and "trust_remote_code" in str(error):
+            raise ModelUnavailable(
+                f"{folder}: the model brings code of its own, which is not run unasked",
+                "if you trust it: --set decode.trust_remote_code=true",
+            ) from error
         raise ModelUnavailable(
             f"{folder}: no usable {what}: {first_line(error)}",
             "pull the model again: ragla models pull NAME",

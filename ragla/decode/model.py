@@ -104,6 +104,12 @@ def _cpu_backend(
     checkpoint: Checkpoint, dtype: str, settings: LoadSettings, notices: list[str]
 ) -> CpuBackend:
     if dtype == "int8":
+        config = checkpoint.config
+        if config.get_text_config() is not config:
+            raise UsageError(
+                f"decode.dtype int8 does not run {config.model_type} models, which read more than text",
+                "use --set decode.dtype=float32",
+            )
         try:
             return CpuBackend(load_integer_model(checkpoint.folder, checkpoint.config, settings.integers))
         except (KeyError, RuntimeError, SafetensorError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,48 @@ def test_settings_that_contradict_each_other(whole: Path, keys: dict[str, Any], 
     with pytest.raises(UsageError, match=message) as caught:
         load_target(whole, settings(whole, **keys))
     assert caught.value.hint
+
+
+def test_a_model_that_reads_more_than_text_is_not_read_in_8_bit(tmp_path: Path) -> None:
+    save_tiny(tmp_path, tiny_config("gemma3"))
+    with pytest.raises(UsageError, match="int8 does not run gemma3 models") as caught:
+        load_target(tmp_path, settings(tmp_path, backend="cpu", dtype="int8"))
+    assert caught.value.hint == "use --set decode.dtype=float32"
+
+
+OWN = """
+from transformers import LlamaConfig, LlamaForCausalLM
+
+
+class OwnConfig(LlamaConfig):
+    model_type = "own"
+
+
+class OwnModel(LlamaForCausalLM):
+    config_class = OwnConfig
+"""
+
+
+def test_a_model_with_code_of_its_own_decodes_plainly_where_it_is_trusted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(folder.parent / "modules"))
+    monkeypatch.setattr(sys, "path", list(sys.path))  # transformers appends that folder
+    code = {"AutoConfig": "own.OwnConfig", "AutoModelForCausalLM": "own.OwnModel"}
+    configure(model_type="own", auto_map=code)(folder)
+    write("own.py", OWN)(folder)
+    with pytest.raises(ModelUnavailable, match="code of its own, which is not run unasked") as caught:
+        load_target(folder, settings(folder))
+    assert "decode.trust_remote_code=true" in str(caught.value.hint)
+    target = load_target(folder, settings(folder, trust_remote_code=True))
+    assert (target.backend.name, target.backend.drafts) == ("plain", False)
+    assert target.notices == (
+        "the model brings its own code, whose attention no test has seen: "
+        "decoding one token a step, without drafts",
+    )
+    asked = DecodeRequest([5, 6, 7], 12)
+    stock = save_tiny(folder.parent / "stock", tiny_config("llama"))
+    assert plain(target.backend, asked) == plain(load_target(stock, settings(stock)).backend, asked)
 
 
 @pytest.mark.parametrize("trusted", [False, True])
