@@ -51,4 +51,8 @@ def load_model(profile: Profile, quiet: bool) -> TargetModel:
     from ragla import session
 
     with status(f"loading {profile.decode.model}", quiet=quiet):
-        return session.open_target(profile)
+        target = session.open_target(profile)
+    if target.follow is not None:  # one of several processes: the first alone answers
+        target.follow()
+        raise typer.Exit()
+    return target

@@ -6,6 +6,7 @@ Nothing here contacts a hub, and code that comes with a model runs only where it
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,13 +65,15 @@ class Checkpoint:
             keywords["attn_implementation"] = attention
         if quantization is not None:
             keywords["quantization_config"] = dict(quantization)
+            # it says that it computes in float16 at every linear of every pass
+            logging.getLogger("bitsandbytes").setLevel(logging.ERROR)
         reader: Any = AutoModelForSeq2SeqLM if self.config.is_encoder_decoder else AutoModelForCausalLM
         try:
             model, loading = reader.from_pretrained(self.folder, **keywords)
         except ImportError as error:
             raise ModelUnavailable(
                 f"this model needs a package that is missing: {first_line(error)}",
-                "pip install 'ragla[quantized]'",
+                "install it; bitsandbytes and accelerate come with: pip install 'ragla[quantized]'",
             ) from error
         except Exception as error:
             raise self.unloadable(error) from error

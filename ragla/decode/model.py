@@ -4,6 +4,7 @@ unless it is told to.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,7 @@ from ragla.decode.backend.eager import BloomBackend, EagerBackend
 from ragla.decode.backend.integer import load_integer_model
 from ragla.decode.backend.linears import integers_available
 from ragla.decode.backend.plain import plain_backend
+from ragla.decode.backend.processes import Follower, shared
 from ragla.decode.checkpoint import Checkpoint, open_checkpoint
 from ragla.decode.families import why_plain
 from ragla.decode.placement import Parallel, loading_keywords, placed, several_devices
@@ -49,13 +51,18 @@ class LoadSettings:
 
 @dataclass(frozen=True)
 class TargetModel:
-    """A model ready to decode. ``notices`` say in a line each what was not done as asked."""
+    """A model ready to decode. ``notices`` say in a line each what was not done as asked.
+
+    ``follow``: where this is not the first of several processes, what it has to do instead of decoding; it
+    returns when the first one ends.
+    """
 
     backend: Backend
     tokenizer: Any
     end_ids: frozenset[int]
     dtype: str
     notices: tuple[str, ...] = ()
+    follow: Callable[[], None] | None = None
 
 
 def load_target(folder: Path, settings: LoadSettings) -> TargetModel:
@@ -83,7 +90,7 @@ def load_target(folder: Path, settings: LoadSettings) -> TargetModel:
         model = checkpoint.read_model(
             getattr(torch, dtype),
             quantization=settings.quantization,
-            placing=loading_keywords(settings.parallel),
+            placing=loading_keywords(settings.parallel, config),
         )
         model = placed(model, device, settings.parallel)
         if plain:
@@ -97,7 +104,17 @@ def load_target(folder: Path, settings: LoadSettings) -> TargetModel:
             notices += backend.notices
         else:
             backend = EagerBackend(model)
-    return TargetModel(backend, checkpoint.tokenizer, checkpoint.end_ids(), dtype, tuple(notices))
+    follower: Follower | None = None
+    if settings.parallel == "tensor":
+        backend, follower = shared(backend)
+    return TargetModel(
+        backend,
+        checkpoint.tokenizer,
+        checkpoint.end_ids(),
+        dtype,
+        tuple(notices),
+        follower.follow if follower else None,
+    )
 
 
 def _cpu_backend(
@@ -152,6 +169,8 @@ def _backend_name(
         raise UsageError(
             f"the cpu backend does not run {what}", "use --set decode.backend=eager, or decode.dtype=int8"
         )
+    if plain and settings.parallel == "tensor":
+        raise UsageError(f"decode.parallel tensor: {plain}", "use --set decode.parallel=layers")
     if settings.backend == "cpu" and settings.parallel != "none":
         raise UsageError(
             "the cpu backend runs in one process on one device", "use --set decode.backend=eager"

@@ -21,8 +21,11 @@ Parallel = Literal["none", "layers", "tensor"]
 LAUNCHER = "start it as: torchrun --nproc-per-node 2 $(which ragla) ask ..."
 
 
-def loading_keywords(parallel: Parallel) -> dict[str, Any]:
-    """What ``from_pretrained`` is told. Raises UsageError where it could not do it."""
+def loading_keywords(parallel: Parallel, config: Any) -> dict[str, Any]:
+    """What ``from_pretrained`` is told of a model with this configuration.
+
+    Raises UsageError where it could not do it.
+    """
     if parallel == "none":
         return {}
     if importlib.util.find_spec("accelerate") is None:
@@ -31,8 +34,21 @@ def loading_keywords(parallel: Parallel) -> dict[str, Any]:
         )
     if parallel == "layers":
         return {"device_map": "auto"}
-    if int(os.environ.get("WORLD_SIZE", "1")) < 2:
+    processes = int(os.environ.get("WORLD_SIZE", "1"))
+    if processes < 2:
         raise UsageError("decode.parallel tensor needs several processes", LAUNCHER)
+    text = config.get_text_config(decoder=True)
+    heads = getattr(text, "num_key_value_heads", None) or text.num_attention_heads
+    if heads % processes:
+        raise UsageError(
+            f"decode.parallel tensor: {heads} key heads cannot be shared by {processes} processes",
+            "start another number of them, or use --set decode.parallel=layers",
+        )
+    if not text.base_model_tp_plan:
+        raise UsageError(
+            f"decode.parallel tensor: transformers has no plan for {text.model_type} models",
+            "use --set decode.parallel=layers",
+        )
     return {"distributed_config": DistributedConfig(tp_plan="auto")}
 
 

@@ -21,7 +21,7 @@ from ragla.decode.request import DecodeRequest
 from ragla.decode.tree_attention import causal_rows, tree_rows
 from ragla.errors import RaglaError
 from ragla.trie import DraftLimits
-from tests.decode.test_tree import prefix_of, random_tree
+from tests.decode.random_trees import prefix_of, random_tree
 from tests.decode.tiny_models import drafted, few, plain, tiny_config
 
 FAMILIES = [

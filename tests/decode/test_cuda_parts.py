@@ -16,7 +16,7 @@ from ragla.decode.backend.cuda_step import MaskRule, PackedRows, bucket_for, sig
 from ragla.decode.backend.graphs import CaptureFailed, TapeGraphs
 from ragla.decode.kv_cache import KVCache
 from ragla.decode.tree_attention import causal_rows, tree_rows
-from tests.decode.test_tree import random_tree
+from tests.decode.random_trees import random_tree
 
 CPU = torch.device("cpu")
 SHAPES = [LayerShape(CPU, torch.float32, 2, 3, 3), LayerShape(CPU, torch.float32, 1, 4, 2)] * 2
