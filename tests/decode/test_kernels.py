@@ -12,8 +12,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from transformers import AutoModelForCausalLM
 
 from ragla.decode.backend import kernels
+from ragla.decode.backend.fused import FAMILIES, FusedLayers
 from ragla.decode.backend.kernel_linears import (
     KernelIntegerLinear,
     KernelLinear,
@@ -22,10 +24,10 @@ from ragla.decode.backend.kernel_linears import (
 )
 from ragla.decode.model import LoadSettings, load_target
 from ragla.decode.request import DecodeRequest
-from ragla.decode.tree_attention import tree_rows
+from ragla.decode.tree_attention import causal_rows, tree_rows
 from ragla.trie import DraftLimits, DraftTree
 from tests.decode.tiny_configs import tiny_config
-from tests.decode.tiny_models import drafted, few, plain, save_tiny
+from tests.decode.tiny_models import drafted, few, plain, save_tiny, save_tokenizer
 
 pytestmark = pytest.mark.skipif(not kernels.compiled, reason="the kernels are not built")
 
@@ -247,3 +249,40 @@ def test_the_same_ids_without_the_kernels(
     found, stats = drafted(backend, request, DraftLimits(budget=12), [without])
     assert found == without
     assert stats.tokens_per_step > 3
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES | {"qwen2-window"}))
+def test_fused_layers_compute_what_transformers_does(load_tiny: Any, tmp_path: Path, family: str) -> None:
+    """Norms with weights of their own, biases, and a window shorter than the text."""
+    torch.manual_seed(2)
+    model = AutoModelForCausalLM.from_config(tiny_config(family)).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" in name or name.endswith("bias"):
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    model.save_pretrained(tmp_path)
+    save_tokenizer(tmp_path)
+    prompt = [3 + (index * 29) % 110 for index in range(60)]
+    logits = {}
+    for name in ("eager", "cpu"):
+        backend: Any = load_target(tmp_path, LoadSettings(backend=name, dtype="float32")).backend  # type: ignore[arg-type]
+        cache = backend.new_cache(60)
+        parts = []
+        for start, end in ((0, 31), (31, 32), (32, 60)):
+            parts.append(backend.forward(causal_rows(prompt[start:end], start, backend.device), cache))
+            cache.committed(end - start)
+        logits[name] = torch.cat(parts)
+    assert isinstance(backend._layers, FusedLayers)
+    torch.testing.assert_close(logits["cpu"], logits["eager"], rtol=1e-4, atol=2e-4)
+    with pytest.raises(ValueError, match="61 rows do not fit a cache of 60"):
+        backend.forward(causal_rows([1], 60, backend.device), cache)
+
+
+def test_ranking_a_prompt_leaves_the_last_row_as_it_is(load_tiny: Any) -> None:
+    backend = load_tiny("llama", "cpu", "float32").backend
+    rows = causal_rows([3 + (index * 29) % 110 for index in range(70)], 0, backend.device)
+    alone = backend.forward(rows, backend.new_cache(70), last_only=True)
+    logits, ranked = backend.forward_ranked(rows, backend.new_cache(70), 4)
+    assert torch.equal(logits, alone)
+    every = backend.forward(rows, backend.new_cache(70))
+    assert ranked == every.topk(4).indices.tolist()

@@ -15,30 +15,6 @@ typedef struct {
     ptrdiff_t scores_row;
 } Scratch;
 
-/* e^x for x ≤ 0, with an error of about one unit in the last place; 0 from about -87 on. */
-FAST Lanes exponential(Lanes x) {
-    x = larger(x, all(-120.0f));
-    Lanes n = nearest(multiply(x, all(1.44269504088896341f)));
-    Lanes r = multiply_add(n, all(-0.693359375f), x);
-    r = multiply_add(n, all(2.12194440e-4f), r);
-    Lanes p = all(1.9875691500e-4f);
-    p = multiply_add(p, r, all(1.3981999507e-3f));
-    p = multiply_add(p, r, all(8.3334519073e-3f));
-    p = multiply_add(p, r, all(4.1665795894e-2f));
-    p = multiply_add(p, r, all(1.6666665459e-1f));
-    p = multiply_add(p, r, all(5.0000001201e-1f));
-    p = add(multiply_add(p, multiply(r, r), r), all(1.0f));
-    return scaled_by_power(p, n);
-}
-
-/* cap · tanh(x / cap), from e^(-2|x / cap|). */
-FAST Lanes softly_capped(Lanes x, float cap) {
-    Lanes size = magnitude(multiply(x, all(1.0f / cap)));
-    Lanes e = exponential(multiply(size, all(-2.0f)));
-    Lanes capped = divide(add(all(1.0f), multiply(e, all(-1.0f))), add(all(1.0f), e));
-    return with_sign(multiply(capped, all(cap)), x);
-}
-
 static void look(const uint8_t *visible, ptrdiff_t n_keys, Seen *seen) {
     const uint8_t *first = memchr(visible, 1, (size_t)n_keys);
     seen->start = first == NULL ? 0 : first - visible;
@@ -74,7 +50,7 @@ OWN void any_rows(const float *const *a, const float *b, ptrdiff_t step, ptrdiff
         for (int r = 0; r < (rows); r++) {                                                                    \
             to[r] = out[r] + at;                                                                              \
         }                                                                                                     \
-        float_tile(a, (const char *)(b + at), FLOAT32, step, PANEL, depth, to, mode, rows, vectors);          \
+        float_tile(a, (const char *)(b + at), FLOAT32, step, PANEL, NOTHING_AHEAD, depth, to, mode, rows, vectors);          \
     }
 #define WIDE(rows)                                                                                            \
     case rows:                                                                                                \
@@ -86,6 +62,15 @@ OWN void any_rows(const float *const *a, const float *b, ptrdiff_t step, ptrdiff
     case rows:                                                                                                \
         TILES(rows, 2) TILES(rows, 1) break;
     ROW_CASES(WIDE, MIDDLE, NARROW)
+}
+
+/* Ask for rows of keys or values before they are needed. */
+INLINE void fetch_rows(const float *rows, ptrdiff_t step, ptrdiff_t width, ptrdiff_t first, ptrdiff_t end) {
+    for (ptrdiff_t row = first; row < end; row++) {
+        for (ptrdiff_t at = 0; at < width; at += 16) {
+            FETCH(rows + row * step + at);
+        }
+    }
 }
 
 /* Keys from `first` on, [width, KEY_TILE]; zeros past the last. */
@@ -118,6 +103,7 @@ OWN void score(const Attention *attention, const float *keys, const float *query
     ptrdiff_t tiles = (n_rows + TILE - 1) / TILE;
     for (ptrdiff_t key = start / KEY_TILE * KEY_TILE; key < last; key += KEY_TILE) {
         turn_keys(attention, keys, key, turned);
+        fetch_rows(keys, attention->key_row, width, key + KEY_TILE, smaller_of(key + 2 * KEY_TILE, last));
         for (ptrdiff_t tile = 0; tile < tiles; tile++) {
             const float *a[TILE];
             float *to[TILE];
@@ -162,8 +148,7 @@ OWN float share(const Seen *seen, float softcap, float *scores) {
         store(row + i, e);
     }
     store(lanes, sum);
-    float low = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
-    return n == 0 ? 0.0f : 1.0f / (low + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7])));
+    return n == 0 ? 0.0f : 1.0f / sum_of(lanes);
 }
 
 /* One row's values at the places from `start` to `end`. */
@@ -221,6 +206,8 @@ OWN void mix(const Attention *attention, const float *values, const Seen *const 
         end = larger_of(end, seen[r]->end);
     }
     for (ptrdiff_t at = start; at < end; at += VALUE_BLOCK) {
+        fetch_rows(values, attention->value_row, attention->value_width, at + VALUE_BLOCK,
+                   smaller_of(at + 2 * VALUE_BLOCK, end));
         for (ptrdiff_t tile = 0; tile < tiles; tile++) {
             ptrdiff_t first = tile_start(n_rows, tiles, tile);
             mix_block(attention, values, seen + first, shares + first * shares_row, shares_row, at,
@@ -236,12 +223,12 @@ OWN void mix(const Attention *attention, const float *values, const Seen *const 
 INLINE Scratch laid_out(const Attention *attention, char *scratch) {
     Scratch room;
     room.scores_row = scores_row(attention);
-    room.seen = (Seen *)(void *)scratch;
-    room.query = (float *)(void *)(room.seen + attention->block + 1);
-    room.turned = room.query + attention->block * attention->width;
-    room.scores = room.turned + KEY_TILE * attention->width;
+    room.turned = (float *)(void *)scratch;
+    room.query = room.turned + KEY_TILE * attention->width;
+    room.scores = room.query + attention->block * attention->width;
     room.mixed = room.scores + attention->block * room.scores_row;
-    room.more = (int32_t *)(void *)(room.mixed + attention->block * attention->value_width);
+    room.seen = (Seen *)(void *)(room.mixed + attention->block * attention->value_width);
+    room.more = (int32_t *)(void *)(room.seen + attention->block + 1);
     return room;
 }
 

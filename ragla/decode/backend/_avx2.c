@@ -14,10 +14,12 @@
 
 #include "_lanes_avx2.h"
 #include "_products.h"
+#include "_rows.h"
 
 #include "_attend.h"
 
-static const Kernels avx2_kernels = {"avx2", quantise_row, linear_unit, attention_unit};
+static const Kernels avx2_kernels = {"avx2",       quantise_row, linear_unit, attention_unit,
+                                       normalise_row, place_row,    gate_row};
 
 const Kernels *fast_kernels(void) {
     unsigned a, b, c = 0, d;

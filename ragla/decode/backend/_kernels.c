@@ -26,44 +26,9 @@ static void *address(PyObject *object) { return PyLong_AsVoidPtr(object); }
 
 static ptrdiff_t number(PyObject *object) { return PyLong_AsSsize_t(object); }
 
+static PyObject *finished(int done) { return done ? Py_NewRef(Py_None) : PyErr_NoMemory(); }
+
 /* ---- Products ------------------------------------------------------------------------------------- */
-
-typedef struct {
-    Linear linear;
-    ptrdiff_t row_blocks;
-    float *x_scales;
-    int16_t *levels;
-} Product;
-
-static ptrdiff_t even(ptrdiff_t inputs) { return (inputs + 1) / 2 * 2; }
-
-static void quantise_unit(void *context, ptrdiff_t unit, int thread) {
-    Product *product = context;
-    const Linear *linear = &product->linear;
-    (void)thread;
-    kernels->quantise_row(linear->x + unit * linear->x_row, linear->inputs,
-                          product->levels + unit * even(linear->inputs), product->x_scales + unit);
-}
-
-static void product_unit(void *context, ptrdiff_t unit, int thread) {
-    Product *product = context;
-    ptrdiff_t group = unit / product->row_blocks, first = unit % product->row_blocks * LINEAR_ROWS;
-    ptrdiff_t left = product->linear.rows - first;
-    (void)thread;
-    kernels->linear_unit(&product->linear, group, first, left < LINEAR_ROWS ? left : LINEAR_ROWS);
-}
-
-static void multiply(Product *product, int threads) {
-    enum { FEW = 1 << 16 }; /* products or numbers that are not worth waking a thread for */
-    Linear *linear = &product->linear;
-    if (linear->format == INTEGER8) {
-        share_out(quantise_unit, product, linear->rows, linear->rows * linear->inputs < FEW ? 1 : threads);
-    }
-    ptrdiff_t groups = (linear->outputs + GROUP - 1) / GROUP;
-    product->row_blocks = (linear->rows + LINEAR_ROWS - 1) / LINEAR_ROWS;
-    int few = linear->rows * linear->inputs * linear->outputs < FEW;
-    share_out(product_unit, product, groups * product->row_blocks, few ? 1 : threads);
-}
 
 PyDoc_STRVAR(linear_doc, "linear(x, x_row, rows, inputs, outputs, weights, format, scales, bias, out, threads)");
 
@@ -72,38 +37,26 @@ static PyObject *linear(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
     if (!fits(n_args, 11)) {
         return NULL;
     }
-    Product product;
-    memset(&product, 0, sizeof(product));
-    Linear *task = &product.linear;
-    task->x = address(args[0]);
-    task->x_row = number(args[1]);
-    task->rows = number(args[2]);
-    task->inputs = number(args[3]);
-    task->outputs = number(args[4]);
-    task->weights = address(args[5]);
-    task->format = (Format)number(args[6]);
-    task->scales = address(args[7]);
-    task->bias = address(args[8]);
-    task->out = address(args[9]);
-    int threads = (int)number(args[10]);
+    Linear task;
+    memset(&task, 0, sizeof(task));
+    task.x = address(args[0]);
+    task.x_row = number(args[1]);
+    task.rows = number(args[2]);
+    task.inputs = number(args[3]);
+    task.outputs = number(args[4]);
+    task.weights = address(args[5]);
+    task.format = (Format)number(args[6]);
+    task.scales = address(args[7]);
+    task.bias = address(args[8]);
+    task.out = address(args[9]);
+    int threads = (int)number(args[10]), done;
     if (PyErr_Occurred()) {
         return NULL;
     }
-    if (task->format == INTEGER8) {
-        size_t levels = (size_t)(task->rows * even(task->inputs)) * sizeof(int16_t);
-        product.x_scales = PyMem_RawMalloc((size_t)task->rows * sizeof(float) + levels);
-        if (product.x_scales == NULL) {
-            return PyErr_NoMemory();
-        }
-        product.levels = (int16_t *)(void *)(product.x_scales + task->rows);
-        task->levels = product.levels;
-        task->x_scales = product.x_scales;
-    }
     Py_BEGIN_ALLOW_THREADS;
-    multiply(&product, threads);
+    done = run_linear(kernels, &task, threads);
     Py_END_ALLOW_THREADS;
-    PyMem_RawFree(product.x_scales);
-    Py_RETURN_NONE;
+    return finished(done);
 }
 
 /* ---- Packing -------------------------------------------------------------------------------------- */
@@ -180,29 +133,6 @@ static PyObject *large_pages(PyObject *module, PyObject *const *args, Py_ssize_t
 
 /* ---- Attention ------------------------------------------------------------------------------------ */
 
-typedef struct {
-    Attention attention;
-    ptrdiff_t blocks, folded;
-    char *scratch;
-    size_t scratch_bytes;
-} Attending;
-
-size_t attention_scratch(const Attention *attention) {
-    size_t block = (size_t)attention->block, width = (size_t)attention->width;
-    size_t floats = block * width + KEY_TILE * width + block * (size_t)scores_row(attention) +
-                    block * (size_t)attention->value_width;
-    size_t places = (block + 1) * (size_t)attention->n_keys;
-    return ((block + 1) * sizeof(Seen) + floats * sizeof(float) + places * sizeof(int32_t) + 63) / 64 * 64;
-}
-
-static void attend_unit(void *context, ptrdiff_t unit, int thread) {
-    Attending *task = context;
-    ptrdiff_t first = unit % task->blocks * task->attention.block, left = task->folded - first;
-    kernels->attention_unit(&task->attention, unit / task->blocks, first,
-                            left < task->attention.block ? left : task->attention.block,
-                            task->scratch + (size_t)thread * task->scratch_bytes);
-}
-
 PyDoc_STRVAR(attention_doc,
              "attention(query, query_head, query_row, keys, key_head, key_row, values, value_head, value_row,\n"
              "          visible, visible_row, out, rows, heads, groups, n_keys, width, value_width, scale,\n"
@@ -234,34 +164,57 @@ static int attention_arguments(PyObject *const *args, Attention *task) {
 
 static PyObject *attention(PyObject *module, PyObject *const *args, Py_ssize_t n_args) {
     (void)module;
-    Attending task;
+    Attention task;
     memset(&task, 0, sizeof(task));
-    if (!fits(n_args, 21) || !attention_arguments(args, &task.attention)) {
+    if (!fits(n_args, 21) || !attention_arguments(args, &task)) {
         return NULL;
     }
-    int threads = (int)number(args[20]);
+    int threads = (int)number(args[20]), done;
     if (PyErr_Occurred()) {
         return NULL;
     }
-    enum { FEW = 1 << 16 };
-    task.folded = task.attention.rows * (task.attention.heads / task.attention.groups);
-    if (task.attention.heads * task.attention.rows * task.attention.n_keys * task.attention.width < FEW) {
-        threads = 1;
+    Py_BEGIN_ALLOW_THREADS;
+    done = run_attention(kernels, &task, threads);
+    Py_END_ALLOW_THREADS;
+    return finished(done);
+}
+
+/* ---- A whole pass --------------------------------------------------------------------------------- */
+
+PyDoc_STRVAR(layers_doc, "layers(table, n_layers, last_norm, x, rows, prefix, capacity, hidden, heads, groups, width,\n"
+                         "       cosines, sines, visible, visible_within, epsilon, scale, threads)");
+
+static PyObject *layers(PyObject *module, PyObject *const *args, Py_ssize_t n_args) {
+    (void)module;
+    Pass pass;
+    if (!fits(n_args, 18)) {
+        return NULL;
     }
-    ptrdiff_t fair = (task.folded * task.attention.groups + threads - 1) / threads;
-    ptrdiff_t block = fair < FOLDED_ROWS ? fair : FOLDED_ROWS;
-    task.attention.block = block < task.folded ? block : task.folded;
-    task.blocks = (task.folded + task.attention.block - 1) / task.attention.block;
-    task.scratch_bytes = attention_scratch(&task.attention);
-    task.scratch = PyMem_RawMalloc(task.scratch_bytes * (size_t)threads);
-    if (task.scratch == NULL) {
-        return PyErr_NoMemory();
+    pass.layers = address(args[0]);
+    pass.n_layers = number(args[1]);
+    pass.last_norm = address(args[2]);
+    pass.x = address(args[3]);
+    pass.rows = number(args[4]);
+    pass.prefix = number(args[5]);
+    pass.capacity = number(args[6]);
+    pass.hidden = number(args[7]);
+    pass.heads = number(args[8]);
+    pass.groups = number(args[9]);
+    pass.width = number(args[10]);
+    pass.cosines = address(args[11]);
+    pass.sines = address(args[12]);
+    pass.visible[0] = address(args[13]);
+    pass.visible[1] = address(args[14]);
+    pass.epsilon = (float)PyFloat_AsDouble(args[15]);
+    pass.scale = (float)PyFloat_AsDouble(args[16]);
+    int threads = (int)number(args[17]), done;
+    if (PyErr_Occurred()) {
+        return NULL;
     }
     Py_BEGIN_ALLOW_THREADS;
-    share_out(attend_unit, &task, task.blocks * task.attention.groups, threads);
+    done = run_layers(kernels, &pass, threads);
     Py_END_ALLOW_THREADS;
-    PyMem_RawFree(task.scratch);
-    Py_RETURN_NONE;
+    return finished(done);
 }
 
 /* ---- Module --------------------------------------------------------------------------------------- */
@@ -285,6 +238,7 @@ static PyObject *use(PyObject *module, PyObject *name) {
 static PyMethodDef methods[] = {
     {"linear", FAST_CALL(linear), METH_FASTCALL, linear_doc},
     {"attention", FAST_CALL(attention), METH_FASTCALL, attention_doc},
+    {"layers", FAST_CALL(layers), METH_FASTCALL, layers_doc},
     {"pack", FAST_CALL(pack), METH_FASTCALL, pack_doc},
     {"large_pages", FAST_CALL(large_pages), METH_FASTCALL, large_pages_doc},
     {"use", use, METH_O, use_doc},

@@ -15,6 +15,13 @@
 #define INLINE static inline
 #endif
 
+/* Bring a line that will be read soon from memory to the second-level cache. */
+#if defined(__GNUC__) || defined(__clang__)
+#define FETCH(address) __builtin_prefetch(address, 0, 3)
+#else
+#define FETCH(address) ((void)(address))
+#endif
+
 /* Loops over the registers of a tile; one that is left a loop keeps them in memory. */
 #if defined(__clang__)
 #define UNROLLED _Pragma("clang loop unroll(full)")
@@ -48,8 +55,9 @@ typedef struct {
     const float *x_scales;
     const char *weights;
     const float *scales;
-    const float *bias; /* or NULL */
-    float *out;        /* [rows, outputs] */
+    const float *bias;   /* or NULL */
+    const float *addend; /* [rows, outputs], or NULL */
+    float *out;          /* [rows, outputs]; may be the addend */
     ptrdiff_t rows, inputs, outputs;
     Format format;
 } Linear;
@@ -72,12 +80,44 @@ typedef struct {
     int32_t *more;
 } Seen;
 
+/* A table of these comes from Python, where every field is a 64-bit integer. Addresses of what is not there
+   are 0. */
+typedef struct {
+    int64_t weights, scales, bias, format, inputs, outputs;
+} Weights;
+
+typedef struct {
+    int64_t norm, query_norm, key_norm, inner_norm;
+    Weights projections, output, gates, down; /* queries, keys and values in one; gate and up in one */
+    int64_t windowed;
+    int64_t keys, values; /* of the cache, [groups, capacity, width] */
+} Layer;
+
+/* The decoder layers of a model and its last norm, over x [rows, hidden], which becomes the result. */
+typedef struct {
+    const Layer *layers;
+    ptrdiff_t n_layers, rows, prefix, capacity, hidden, heads, groups, width;
+    const float *last_norm;
+    float *x;
+    const float *cosines, *sines; /* [rows, width] */
+    const uint8_t *visible[2];    /* [rows, prefix + rows]: everywhere, and within the window */
+    float epsilon, scale;
+} Pass;
+
+/* Where the rows of a pass go between its products. */
+typedef struct {
+    float *normed, *projected, *attended, *gated, *active;
+} Between;
+
 typedef struct {
     const char *name;
     void (*quantise_row)(const float *x, ptrdiff_t inputs, int16_t *levels, float *scale);
     void (*linear_unit)(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row, ptrdiff_t n_rows);
     void (*attention_unit)(const Attention *attention, ptrdiff_t group, ptrdiff_t first, ptrdiff_t n_rows,
                            char *scratch);
+    void (*normalise_row)(const float *x, const float *weight, ptrdiff_t n, float epsilon, float *out);
+    void (*place_row)(const Pass *pass, const Layer *layer, ptrdiff_t row, float *projected);
+    void (*gate_row)(const float *gates, ptrdiff_t n, float *out);
 } Kernels;
 
 extern const Kernels portable_kernels;
@@ -87,9 +127,13 @@ const Kernels *fast_kernels(void); /* NULL where this processor has none */
 INLINE ptrdiff_t scores_row(const Attention *attention) {
     return (attention->n_keys + KEY_TILE - 1) / KEY_TILE * KEY_TILE + LANES;
 }
-size_t attention_scratch(const Attention *attention); /* bytes for one thread */
 
-/* Call work(context, unit, thread) for all units, on several threads where it pays. */
+/* On several threads where it pays; 0 when memory is short. */
+int run_linear(const Kernels *kernels, Linear *linear, int threads);
+int run_attention(const Kernels *kernels, Attention *attention, int threads);
+int run_layers(const Kernels *kernels, const Pass *pass, int threads);
+
+/* Call work(context, unit, thread) for all units, on several threads where there are some. */
 typedef void (*Work)(void *context, ptrdiff_t unit, int thread);
 void share_out(Work work, void *context, ptrdiff_t units, int threads);
 

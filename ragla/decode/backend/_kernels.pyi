@@ -36,6 +36,27 @@ def attention(
     threads: int,
     /,
 ) -> None: ...
+def layers(
+    table: int,
+    n_layers: int,
+    last_norm: int,
+    hidden: int,
+    rows: int,
+    prefix: int,
+    capacity: int,
+    hidden_size: int,
+    heads: int,
+    groups: int,
+    width: int,
+    cosines: int,
+    sines: int,
+    visible: int,
+    visible_within: int,
+    epsilon: float,
+    scale: float,
+    threads: int,
+    /,
+) -> None: ...
 def pack(
     weight: int, row_bytes: int, packed: int, outputs: int, inputs: int, element_size: int, threads: int, /
 ) -> None: ...

@@ -19,6 +19,8 @@ FAST Lanes magnitude(Lanes a) { return _mm256_andnot_ps(_mm256_set1_ps(-0.0f), a
 FAST Lanes with_sign(Lanes a, Lanes sign) {
     return _mm256_or_ps(a, _mm256_and_ps(_mm256_set1_ps(-0.0f), sign));
 }
+/* a where the sign is negative, b elsewhere. */
+FAST Lanes by_sign(Lanes sign, Lanes a, Lanes b) { return _mm256_blendv_ps(b, a, sign); }
 FAST Lanes nearest(Lanes a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 
 /* a · 2^n for whole n from -126 on, zero below. */

@@ -53,6 +53,11 @@ FAST Lanes with_sign(Lanes a, Lanes sign) {
     EACH(i) a.at[i] = copysignf(a.at[i], sign.at[i]);
     return a;
 }
+/* a where the sign is negative, b elsewhere. */
+FAST Lanes by_sign(Lanes sign, Lanes a, Lanes b) {
+    EACH(i) a.at[i] = signbit(sign.at[i]) ? a.at[i] : b.at[i];
+    return a;
+}
 FAST Lanes nearest(Lanes a) {
     EACH(i) a.at[i] = rintf(a.at[i]);
     return a;

@@ -10,7 +10,9 @@
 
 #include "_lanes_portable.h"
 #include "_products.h"
+#include "_rows.h"
 
 #include "_attend.h"
 
-const Kernels portable_kernels = {"portable", quantise_row, linear_unit, attention_unit};
+const Kernels portable_kernels = {"portable",       quantise_row, linear_unit, attention_unit,
+                                       normalise_row, place_row,    gate_row};

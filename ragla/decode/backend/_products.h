@@ -14,10 +14,12 @@ FAST Lanes load_weights(const char *from, ptrdiff_t at, Format format) {
     }
 }
 
+enum { NOTHING_AHEAD = -1, SOON = 2048 };
+
 /* out[r][0 … 8·vectors) (+)= Σ_k a[r][k] · b[k][…]: each sum one chain over k. Vector v of input k is at
-   b[k · step + (v / 2) · panel + (v % 2) · 8]. */
+   b[k · step + (v / 2) · panel + (v % 2) · 8]. What is `ahead` bytes behind is asked for meanwhile. */
 FAST void float_tile(const float *const *a, const char *b, Format format, ptrdiff_t step, ptrdiff_t panel,
-                     ptrdiff_t depth, float *const *out, int mode, int n_rows, int vectors) {
+                     ptrdiff_t ahead, ptrdiff_t depth, float *const *out, int mode, int n_rows, int vectors) {
     Lanes sum[TILE][8];
     UNROLLED
     for (int r = 0; r < n_rows; r++) {
@@ -28,6 +30,9 @@ FAST void float_tile(const float *const *a, const char *b, Format format, ptrdif
     }
     for (ptrdiff_t k = 0; k < depth; k++) {
         Lanes weights[8];
+        if (ahead != NOTHING_AHEAD) {
+            FETCH(b + ahead + k * step * (format == FLOAT32 ? 4 : 2));
+        }
         UNROLLED
         for (int v = 0; v < vectors; v++) {
             weights[v] = load_weights(b, k * step + v / 2 * panel + v % 2 * LANES, format);
@@ -53,13 +58,14 @@ FAST void float_tile(const float *const *a, const char *b, Format format, ptrdif
 
 /* The same with 16-bit rows and 8-bit weights, exact in 32 bits for BLOCK inputs, then scaled by output. */
 FAST void integer_tile(const int16_t *const *a, const int8_t *b, ptrdiff_t pairs, const float *scales,
-                       float *const *out, int mode, int n_rows) {
+                       ptrdiff_t ahead, float *const *out, int mode, int n_rows) {
     Sums sum[TILE][2];
     UNROLLED
     for (int r = 0; r < n_rows; r++) {
         sum[r][0] = sum[r][1] = no_sums();
     }
     for (ptrdiff_t k = 0; k < pairs; k++) {
+        FETCH(b + ahead + k * 2 * PANEL);
         Pairs low = load_pairs(b + k * 2 * PANEL), high = load_pairs(b + k * 2 * PANEL + PANEL);
         UNROLLED
         for (int r = 0; r < n_rows; r++) {
@@ -84,25 +90,25 @@ FAST void integer_tile(const int16_t *const *a, const int8_t *b, ptrdiff_t pairs
 #define FLOAT_TILE(rows)                                                                                      \
     case rows:                                                                                                \
         if (format == FLOAT16) {                                                                              \
-            float_tile(a, b, FLOAT16, PANEL, panel, depth, out, mode, rows, 2 * PANELS_AT_ONCE(rows));        \
+            float_tile(a, b, FLOAT16, PANEL, panel, ahead, depth, out, mode, rows, 2 * PANELS_AT_ONCE(rows));        \
         } else if (format == BFLOAT16) {                                                                      \
-            float_tile(a, b, BFLOAT16, PANEL, panel, depth, out, mode, rows, 2 * PANELS_AT_ONCE(rows));       \
+            float_tile(a, b, BFLOAT16, PANEL, panel, ahead, depth, out, mode, rows, 2 * PANELS_AT_ONCE(rows));       \
         } else {                                                                                              \
-            float_tile(a, b, FLOAT32, PANEL, panel, depth, out, mode, rows, 2 * PANELS_AT_ONCE(rows));        \
+            float_tile(a, b, FLOAT32, PANEL, panel, ahead, depth, out, mode, rows, 2 * PANELS_AT_ONCE(rows));        \
         }                                                                                                     \
         return;
 #define INTEGER_TILE(rows)                                                                                    \
     case rows:                                                                                                \
-        integer_tile(a, (const int8_t *)b, depth / 2, scales, out, mode, rows);                               \
+        integer_tile(a, (const int8_t *)b, depth / 2, scales, ahead, out, mode, rows);                               \
         return;
 
-OWN void any_float_tile(const float *const *a, const char *b, Format format, ptrdiff_t depth,
+OWN void any_float_tile(const float *const *a, const char *b, Format format, ptrdiff_t ahead, ptrdiff_t depth,
                         float *const *out, int mode, int n_rows) {
     ptrdiff_t panel = depth * PANEL;
     switch (n_rows) { FLOAT_TILE(1) FLOAT_TILE(2) FLOAT_TILE(3) FLOAT_TILE(4) FLOAT_TILE(5) FLOAT_TILE(6) }
 }
 
-OWN void any_integer_tile(const int16_t *const *a, const char *b, ptrdiff_t depth, const float *scales,
+OWN void any_integer_tile(const int16_t *const *a, const char *b, ptrdiff_t ahead, ptrdiff_t depth, const float *scales,
                           float *const *out, int mode, int n_rows) {
     switch (n_rows) {
         INTEGER_TILE(1) INTEGER_TILE(2) INTEGER_TILE(3) INTEGER_TILE(4) INTEGER_TILE(5) INTEGER_TILE(6)
@@ -113,7 +119,8 @@ OWN void any_integer_tile(const int16_t *const *a, const char *b, ptrdiff_t dept
 INLINE ptrdiff_t tile_start(ptrdiff_t n_rows, ptrdiff_t tiles, ptrdiff_t i) { return n_rows * i / tiles; }
 
 OWN void linear_tile(const Linear *linear, const char *weights, ptrdiff_t group, ptrdiff_t block,
-                     ptrdiff_t column, ptrdiff_t first_row, ptrdiff_t depth, float (*out)[GROUP], int n_rows) {
+                     ptrdiff_t column, ptrdiff_t ahead, ptrdiff_t first_row, ptrdiff_t depth, float (*out)[GROUP],
+                     int n_rows) {
     float *to[TILE];
     int mode = block == 0 ? REPLACE : TOTAL;
     for (int r = 0; r < n_rows; r++) {
@@ -126,13 +133,13 @@ OWN void linear_tile(const Linear *linear, const char *weights, ptrdiff_t group,
         for (int r = 0; r < n_rows; r++) {
             a[r] = linear->levels + (first_row + r) * even + block * BLOCK;
         }
-        any_integer_tile(a, weights, depth, scales, to, mode, n_rows);
+        any_integer_tile(a, weights, ahead, depth, scales, to, mode, n_rows);
     } else {
         const float *a[TILE];
         for (int r = 0; r < n_rows; r++) {
             a[r] = linear->x + (first_row + r) * linear->x_row + block * BLOCK;
         }
-        any_float_tile(a, weights, linear->format, depth, to, mode, n_rows);
+        any_float_tile(a, weights, linear->format, ahead, depth, to, mode, n_rows);
     }
 }
 
@@ -142,10 +149,16 @@ OWN void finish_rows(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row,
     for (ptrdiff_t r = 0; r < n_rows; r++) {
         float *out = linear->out + (first_row + r) * linear->outputs + group * GROUP;
         float scale = linear->format == INTEGER8 ? linear->x_scales[first_row + r] : 1.0f;
-        const float *bias = linear->bias == NULL ? NULL : linear->bias + group * GROUP;
         for (ptrdiff_t i = 0; i < n; i++) {
-            out[i] = sums[r][i] * scale + (bias == NULL ? 0.0f : bias[i]);
+            sums[r][i] *= scale;
         }
+        for (ptrdiff_t i = 0; linear->bias != NULL && i < n; i++) {
+            sums[r][i] += linear->bias[group * GROUP + i];
+        }
+        for (ptrdiff_t i = 0; linear->addend != NULL && i < n; i++) {
+            sums[r][i] += linear->addend[(first_row + r) * linear->outputs + group * GROUP + i];
+        }
+        memcpy(out, sums[r], (size_t)n * sizeof(float));
     }
 }
 
@@ -159,12 +172,15 @@ OWN void linear_unit(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row,
     for (ptrdiff_t block = 0; block * BLOCK < depths; block++) {
         ptrdiff_t left = depths - block * BLOCK, depth = left < BLOCK ? left : BLOCK;
         for (ptrdiff_t column = 0; column < GROUP; column += columns) {
+            ptrdiff_t bytes = columns * depth * size;
             for (ptrdiff_t tile = 0; tile < tiles; tile++) {
                 ptrdiff_t start = tile_start(n_rows, tiles, tile), end = tile_start(n_rows, tiles, tile + 1);
-                linear_tile(linear, weights, group, block, column, first_row + start, depth, sums + start,
+                /* the last tile has this panel near and waits for the next; a single one waits for its own */
+                ptrdiff_t ahead = tiles == 1 ? SOON : tile == tiles - 1 ? bytes : 0;
+                linear_tile(linear, weights, group, block, column, ahead, first_row + start, depth, sums + start,
                             (int)(end - start));
             }
-            weights += columns * depth * size;
+            weights += bytes;
         }
     }
     finish_rows(linear, group, first_row, n_rows, sums);

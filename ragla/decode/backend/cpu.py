@@ -16,9 +16,13 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.pytorch_utils import Conv1D
 
 from ragla.decode.backend import kernels
-from ragla.decode.backend.eager import EagerBackend
+from ragla.decode.backend.eager import RANKED_ROWS, EagerBackend
+from ragla.decode.backend.fused import FusedLayers, fused_layers
 from ragla.decode.backend.kernel_linears import KernelLinear
 from ragla.decode.backend.linears import PackedLinear, SharedLinear, SharedProduct
+from ragla.decode.kv_cache import KVCache
+from ragla.decode.tree_attention import QueryRows
+from ragla.decode.verify import best_ids
 
 ATTENTION = "ragla_cpu"
 DECODE_ROWS = 256  # more rows than any draft: prefill
@@ -34,6 +38,38 @@ class CpuBackend(EagerBackend):
     def __init__(self, model: Any) -> None:
         super().__init__(model, cache_dtype=torch.float32 if kernels.compiled else torch.float64)
         self._mask_dtype = torch.float32  # whatever precision the embedding is kept in
+
+        self._layers = fused_layers(model, self.layer_types, self.window)
+
+    @torch.inference_mode()
+    def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
+        """Logits [T, vocabulary] of T rows, or [1, vocabulary] of the last; the cache grows by T rows."""
+        if self._layers is None:
+            return super().forward(rows, cache, last_only=last_only)
+        hidden = self._hidden(self._layers, rows, cache)
+        return self._logits(hidden[-1:] if last_only else hidden)
+
+    @torch.inference_mode()
+    def forward_ranked(
+        self, rows: QueryRows, cache: KVCache, count: int
+    ) -> tuple[torch.Tensor, list[list[int]]]:
+        """``forward(last_only=True)``, the same bits, and the ``count`` best ids after every row."""
+        if self._layers is None:
+            return super().forward_ranked(rows, cache, count)
+        hidden = self._hidden(self._layers, rows, cache)
+        ranked: list[list[int]] = []
+        for start in range(0, len(hidden), RANKED_ROWS):
+            logits = self._logits(hidden[start : start + RANKED_ROWS])
+            ranked += best_ids(logits, count)
+        return logits[-1:], ranked
+
+    def _hidden(self, layers: FusedLayers, rows: QueryRows, cache: KVCache) -> torch.Tensor:
+        embedded = self.model.get_input_embeddings()(rows.token_ids).float()
+        return layers.run(embedded, rows, self.window, cache)
+
+    def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.model.get_output_embeddings()(hidden)
+        return logits
 
     def _additive(self, visible: torch.Tensor) -> torch.Tensor:
         """The kernel takes who sees whom as it is."""

@@ -23,6 +23,7 @@ class KernelLinear(nn.Module):
         super().__init__()
         self.out_features, self.in_features = weight.shape
         self.packed = kernels.pack(narrowest(weight.detach()))
+        self.scales = None
         self.bias = None if bias is None else bias.detach().float().clone()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -88,8 +88,8 @@ def linear(
         outputs,
         packed.data_ptr(),
         FORMATS[packed.dtype],
-        0 if scales is None else scales.data_ptr(),
-        0 if bias is None else bias.data_ptr(),
+        _address(scales),
+        _address(bias),
         out.data_ptr(),
         torch.get_num_threads(),
     )
@@ -150,6 +150,58 @@ def attention(
         torch.get_num_threads(),
     )
     return out
+
+
+def weights(
+    packed: torch.Tensor, scales: torch.Tensor | None, bias: torch.Tensor | None, inputs: int, outputs: int
+) -> list[int]:
+    """A packed weight as ``layers`` takes it: Weights in _kernels.h."""
+    return [packed.data_ptr(), _address(scales), _address(bias), FORMATS[packed.dtype], inputs, outputs]
+
+
+def layers(
+    table: torch.Tensor,
+    last_norm: torch.Tensor,
+    hidden: torch.Tensor,
+    prefix: int,
+    capacity: int,
+    heads: tuple[int, int, int],
+    turns: tuple[torch.Tensor, torch.Tensor],
+    visible: tuple[torch.Tensor, torch.Tensor],
+    epsilon: float,
+    scaling: float,
+) -> None:
+    """Run decoder layers and a last norm over hidden states [T, hidden], in place.
+
+    ``table``: int64 [layers, …], a Layer of _kernels.h each. ``heads``: query heads, key heads, width.
+    ``turns``: cosines and sines [T, width] of the rotary embedding. ``visible``: bool [T, prefix + T],
+    everywhere and within the window. All contiguous; the caches named in the table hold ``capacity`` rows.
+    """
+    n_heads, groups, width = heads
+    _kernels.layers(
+        table.data_ptr(),
+        len(table),
+        last_norm.data_ptr(),
+        hidden.data_ptr(),
+        len(hidden),
+        prefix,
+        capacity,
+        hidden.shape[-1],
+        n_heads,
+        groups,
+        width,
+        turns[0].data_ptr(),
+        turns[1].data_ptr(),
+        visible[0].data_ptr(),
+        visible[1].data_ptr(),
+        epsilon,
+        scaling,
+        torch.get_num_threads(),
+    )
+
+
+def _address(tensor: torch.Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
