@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ragla.decode.kv_cache import KVCache, PreallocatedLayer
 from ragla.decode.tree_attention import causal_rows, tree_rows
 from ragla.trie import DraftTree
-from tests.decode.test_exactness import FAMILIES, MORE_FAMILIES
+from tests.decode.test_matrix import EAGER, PACKED
 from tests.decode.tiny_models import few
 
 CPU = torch.device("cpu")
@@ -38,7 +38,7 @@ def after_prefix(backend: Any, prefix: list[int], room: int) -> KVCache:
     return cache
 
 
-@pytest.mark.parametrize("family", [*FAMILIES, *MORE_FAMILIES])
+@pytest.mark.parametrize("family", EAGER)
 def test_eager_tree_logits_are_those_of_stock_forwards(load_tiny: Any, family: str) -> None:
     """Each branch written out behind the prompt, with transformers' own masks and no cache."""
     backend = load_tiny(family, "eager", "float32").backend
@@ -52,7 +52,7 @@ def test_eager_tree_logits_are_those_of_stock_forwards(load_tiny: Any, family: s
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", PACKED)
 def test_cpu_tree_logits_are_bitwise_those_of_one_token_a_step(
     load_tiny: Any, family: str, dtype: str
 ) -> None:
