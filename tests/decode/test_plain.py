@@ -164,6 +164,21 @@ def test_a_model_that_cannot_take_a_step(tmp_path: Path) -> None:
         load_target(tmp_path, LoadSettings())
 
 
+def test_a_model_that_reads_from_both_ends_writes_no_text(tmp_path: Path) -> None:
+    keys = {"hidden_act": "gelu", "type_vocab_size": 2}
+    save_tiny(tmp_path, tiny_config("bert", **keys))
+    with pytest.raises(ModelUnavailable, match="bert models read a text from both ends"):
+        load_target(tmp_path, LoadSettings())
+    (tmp_path / "decoder").mkdir()
+    causal = save_tiny(tmp_path / "decoder", tiny_config("bert", is_decoder=True, **keys))
+    target = load_target(causal, LoadSettings())
+    assert plain(target.backend, DecodeRequest(PROMPT, 9)) == generated(
+        target.backend.model,  # type: ignore[attr-defined]
+        PROMPT,
+        9,
+    )
+
+
 def test_what_a_model_brings_itself_is_not_trusted_by_its_name() -> None:
     assert why_plain(tiny_config("llama")) is None
     assert "code" in str(why_plain(tiny_config("llama"), own_code=True))

@@ -177,10 +177,7 @@ def plain_backend(model: Any, generation: Any = None) -> PlainBackend:
             if model.config.is_encoder_decoder
             else PlainBackend(model, _quantized_memory(model.config, generation))
         )
-        cache = backend.new_cache(3)
-        backend.forward(causal_rows([0, 1], 0, backend.device), cache, last_only=True)
-        cache.committed(2)
-        backend.forward(causal_rows([0], 2, backend.device), cache)
+        causal = _tried(backend)
     except ImportError as error:
         raise ModelUnavailable(
             f"this {family} model needs a package that is missing: {first_line(error)}",
@@ -191,7 +188,27 @@ def plain_backend(model: Any, generation: Any = None) -> PlainBackend:
             f"{family} models cannot be decoded here: {first_line(error)}",
             "choose another model: ragla models list",
         ) from error
+    if not causal:
+        raise ModelUnavailable(
+            f"{family} models read a text from both ends: they write none",
+            "choose another model: ragla models list",
+        )
     return backend
+
+
+def _tried(backend: PlainBackend) -> bool:
+    """Take a prompt and a step; whether a second token leaves the logits of the first alone, as in a text.
+
+    An encoder may read its prompt from both ends.
+    """
+    cache = backend.new_cache(3)
+    alone = backend.forward(causal_rows([1], 0, backend.device), cache, last_only=True)
+    cache.truncate(0)
+    rows = causal_rows([1, 2], 0, backend.device)
+    both = backend.forward(rows, cache, last_only=isinstance(backend, EncoderDecoderBackend))
+    cache.committed(2)
+    backend.forward(causal_rows([3], 2, backend.device), cache)
+    return len(both) < 2 or not (both[0] - alone[0]).norm() > 0.2 * alone.norm()
 
 
 def _quantized_memory(config: Any, generation: Any) -> NewMemory | None:
