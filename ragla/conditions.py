@@ -14,6 +14,7 @@ from ragla.spelling import stop_sequences
 from ragla.trie import DraftLimits
 
 LEAST_CHUNK = 256  # rows of a prefill that a GPU computes in hardly more time than one
+GPU_CHUNK = 2048  # tokens; fewer leave a GPU waiting for launches
 
 
 def decode_request(
@@ -43,10 +44,15 @@ def decode_request(
         settings.stop,
         target.tokenizer.decode,
         sampling,
-        prefill_rows=DecodeRequest.prefill_rows if target.backend.drafts else whole,
+        prefill_rows=chunk_rows(target) if target.backend.drafts else whole,
         rank_prompt=ranks_prompt(settings, target),
         cuts=chunk_cuts(target, cuts),
     )
+
+
+def chunk_rows(target: TargetModel) -> int:
+    """How many prompt tokens go through the model at once."""
+    return DecodeRequest.prefill_rows if target.backend.device.type == "cpu" else GPU_CHUNK
 
 
 def chunk_cuts(target: TargetModel, cuts: Sequence[int]) -> tuple[int, ...]:
