@@ -237,7 +237,8 @@ class Answerer:
             budget = self.profile.prompt.token_budget
             raise UsageError(
                 f"no passage fits the prompt: prompt.token_budget is {budget}, the model's window {window}",
-                f"ask a shorter question, or raise the budget: --set prompt.token_budget={2 * budget}",
+                "ask a shorter question, choose a model with a longer window, or raise the budget: "
+                f"--set prompt.token_budget={2 * budget}",
             )
         return decode_request(self.profile.decode, self.target, prompt.token_ids, prompt.cuts)
 

@@ -86,8 +86,9 @@ def build_prompt(
 ) -> Prompt:
     """The prompt for a question: as many whole passages, best first, as ``token_budget`` tokens hold.
 
-    Of the ``turns`` before it as many as a quarter of the budget holds, the last ones; the passages get the
-    rest. ``most`` tokens are in the whole prompt, if question and frame leave it that choice.
+    Of the ``turns`` before it as many as a quarter of the budget holds, the last ones, if that leaves room
+    for a passage; the passages get the rest. ``most`` tokens are in the whole prompt, if question and frame
+    leave it that choice.
     """
     chinese = bool(CJK.search(question))
     before, after = frame(tokenizer, SYSTEM_ZH if chinese else SYSTEM)
@@ -99,6 +100,9 @@ def build_prompt(
         token_budget = min(token_budget, most - len(head) - len(tail))
     said = said_before(tokenizer, turns, token_budget // TURNS_SHARE, chinese=chinese)
     used, left_out, blocks = pack(tokenizer, passages, token_budget - sum(map(len, said)))
+    if said and passages and not used:  # a passage is worth more than what was said
+        said = []
+        used, left_out, blocks = pack(tokenizer, passages, token_budget)
     token_ids, ends = list(head), [len(head)]
     for part in (*blocks, *said):
         token_ids += part

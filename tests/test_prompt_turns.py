@@ -74,6 +74,7 @@ def test_a_prompt_keeps_to_the_window_with_fewer_passages(
     assert len(prompt.token_ids) <= max(most, len(bare.token_ids))
     assert len(prompt.token_ids) <= len(bare.token_ids) + budget
     assert sorted([*prompt.used, *prompt.left_out]) == list(range(len(passages)))
+    assert prompt.used or len(prompt.cuts) == 1 or not passages
     assert prompt.cuts[0] + len(bare.token_ids) - bare.cuts[0] + (prompt.cuts[-1] - prompt.cuts[0]) == len(
         prompt.token_ids
     )
