@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -216,20 +220,56 @@ def test_eight_bit_rows_with_outliers_zeros_and_large_sums() -> None:
     torch.testing.assert_close(found[2], torch.full((70,), 1000100.0), rtol=1e-4, atol=0)
 
 
-@pytest.mark.skipif(not TASKS.exists(), reason="threads are counted in /proc")
-def test_threads_are_those_of_torch() -> None:
+@pytest.fixture
+def three_threads() -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(3)
-    try:
-        weight, x = numbers(640, 640), numbers(64, 640)
-        linear = KernelLinear(weight, None)
-        (x @ weight).sum(), torch.nn.functional.linear(x, weight)  # torch starts its threads
-        threads = len(list(TASKS.iterdir()))
-        for _ in range(5):
-            linear(x)
-        assert len(list(TASKS.iterdir())) == threads
-    finally:
-        torch.set_num_threads(before)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.skipif(not TASKS.exists(), reason="threads are counted in /proc")
+@pytest.mark.usefixtures("three_threads")
+def test_there_are_never_more_threads_than_asked_for() -> None:
+    linear, x = KernelLinear(numbers(640, 640), None), numbers(64, 640)
+    before = len(list(TASKS.iterdir()))
+    linear(x)
+    started = len(list(TASKS.iterdir()))
+    assert started - before <= 2
+    for _ in range(50):
+        linear(x)
+    assert len(list(TASKS.iterdir())) == started
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_products_of_several_python_threads_do_not_meet() -> None:
+    linears = [KernelLinear(numbers(640, 640, seed=seed), None) for seed in range(4)]
+    x = numbers(9, 640)
+    expected = [linear(x) for linear in linears]
+
+    def check(index: int) -> bool:
+        return all(torch.equal(linears[index](x), expected[index]) for _ in range(100))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(check, range(4)))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    """In a process of its own, and with too few numbers for torch's threads, which do not survive a fork."""
+    script = """
+import os, torch
+from ragla.decode.backend.kernel_linears import KernelLinear
+torch.set_num_threads(3)
+linear, x = KernelLinear(torch.randn(640, 640), None), torch.randn(9, 640)
+expected = linear(x)
+child = os.fork()
+if child == 0:
+    os._exit(0 if torch.equal(linear(x), expected) else 3)
+print(os.waitpid(child, 0)[1], torch.equal(linear(x), expected))
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "0 True\n"
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int8"])
