@@ -10,7 +10,7 @@
     └── IndexLocked       6   another process is writing the index
 
 A message says what happened and where; ``hint`` is the command or change that mends it. Only
-``ragla.cli`` turns these into text and exit codes.
+``ragla.failure`` turns these into text and exit codes.
 """
 
 

@@ -61,6 +61,26 @@ def test_the_stats_line_says_what_the_steps_add_up_to() -> None:
     )
 
 
+def test_what_was_kept_and_what_was_decided_alone_is_said_where_it_happened() -> None:
+    told = answer()
+    told.stats.reused, told.stats.decided_alone = 40, 1
+    line = render_answer.stats_line(told).plain
+    assert line.endswith("67% copied · 40 of 100 prompt tokens kept · 1 near-tie decided alone")
+
+
+def test_the_nodes_of_each_step_are_drawn_over_time() -> None:
+    told = answer()
+    told.stats.steps = [StepStats(nodes - 1, 0, 1, 0.1, 0.01) for nodes in (1, 8, 64, 64)]
+    lines = [line.plain for line in render_answer.cost_lines(told)]
+    assert lines[1] == "T 1–64 nodes a step, median 36  ▁▂██"
+    assert [row["nodes"] for row in render_answer.step_rows(told.stats)] == told.stats.nodes == [1, 8, 64, 64]
+    assert render_answer.stats_json(told)["nodes_per_step"] == 137 / 4
+    told.stats.steps = [StepStats(0, 0, 1, 0.1, 0.0)] * 3
+    assert len(list(render_answer.cost_lines(told))) == 1  # nothing was drafted
+    told.stats.steps = []
+    assert list(render_answer.cost_lines(told)) == []
+
+
 def test_the_json_has_the_same_numbers_unrounded() -> None:
     numbers = render_answer.stats_json(answer())
     assert numbers["tokens_per_step"] == 4.0
