@@ -17,9 +17,10 @@ from ragla.decode.backend import cuda_cache
 from ragla.decode.backend.cuda import CudaBackend
 from ragla.decode.backend.eager import EagerBackend
 from ragla.decode.backend.graphs import CaptureFailed, Step, TapeGraphs
+from ragla.decode.model import LoadSettings, _backend_name
 from ragla.decode.request import DecodeRequest
 from ragla.decode.tree_attention import causal_rows, tree_rows
-from ragla.errors import RaglaError
+from ragla.errors import RaglaError, UsageError
 from ragla.trie import DraftLimits
 from tests.decode.random_trees import prefix_of, random_tree
 from tests.decode.tiny_models import drafted, few, plain, tiny_config
@@ -272,6 +273,45 @@ def test_a_cache_that_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(RaglaError, match="not enough memory on cpu to keep 9000 tokens") as caught:
         cuda.new_cache(9000)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize("idle", [True, False])
+def test_idle_storages_make_room_for_a_pass(idle: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda = CudaBackend(tiny("llama"), CountingTape())
+    text = prefix_of(20)
+    cache = cuda.new_cache(1500)
+    assert len(cuda._pool.idle) == 1
+    if not idle:
+        cuda._pool.drop_idle()
+    real, failures = EagerBackend.forward, [1]
+
+    def forward(*arguments: Any, **keywords: Any) -> torch.Tensor:
+        logits = real(*arguments, **keywords)
+        if failures and failures.pop():
+            raise torch.OutOfMemoryError("of a test")
+        return logits
+
+    monkeypatch.setattr(EagerBackend, "forward", forward)
+    rows = causal_rows(text, 0, CPU)
+    if not idle:
+        with pytest.raises(torch.OutOfMemoryError):
+            cuda.forward(rows, cache, last_only=True)
+        return
+    found = cuda.forward(rows, cache, last_only=True)
+    assert cuda._pool.idle == []
+    assert cache.rows[0].length == 20
+    eager = EagerBackend(tiny("llama"))
+    expected = real(eager, rows, eager.new_cache(20), last_only=True)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_gpu_gets_this_backend() -> None:
+    settings = [LoadSettings(), LoadSettings(dtype="bfloat16"), LoadSettings(parallel="layers")]
+    for one in settings:
+        assert _backend_name(one, torch.device("cuda"), "llama", None, False) == "cuda"
+    assert _backend_name(LoadSettings(), CPU, "llama", None, True) == "eager"
+    with pytest.raises(UsageError, match="needs a CUDA device"):
+        _backend_name(LoadSettings(backend="cuda"), CPU, "llama", None, False)
 
 
 def test_bfloat16_is_near_the_eager_backends() -> None:

@@ -13,7 +13,14 @@ from typing import Any
 import torch
 
 from ragla.decode.backend.cuda_attention import ATTENTION
-from ragla.decode.backend.cuda_cache import LayerShape, PooledCache, StoragePool, attended, layer_shapes
+from ragla.decode.backend.cuda_cache import (
+    LayerShape,
+    PooledCache,
+    RowStorage,
+    StoragePool,
+    attended,
+    layer_shapes,
+)
 from ragla.decode.backend.cuda_step import MaskRule, RecordedStep, bucket_for, forward_of
 from ragla.decode.backend.eager import EagerBackend
 from ragla.decode.backend.graphs import CaptureFailed, GraphRunner, graphs_for
@@ -75,7 +82,20 @@ class CudaBackend(EagerBackend):
 
     @torch.inference_mode()
     def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
-        """Logits [T, vocabulary] of T rows, or [1, vocabulary] of the last; the cache grows by T rows."""
+        """Logits [T, vocabulary] of T rows, or [1, vocabulary] of the last; the cache grows by T rows.
+
+        When memory runs out, what is kept for later answers is given up first.
+        """
+        try:
+            return self._pass(rows, cache, last_only)
+        except (RuntimeError, MemoryError) as error:
+            if not self._pool.idle or not out_of_memory(error):
+                raise
+        self._pool.drop_idle()
+        cache.truncate(rows.prefix)
+        return self._pass(rows, cache, last_only)
+
+    def _pass(self, rows: QueryRows, cache: KVCache, last_only: bool) -> torch.Tensor:
         step = None if last_only else self._step(rows, cache)
         if step is None or not isinstance(cache, PooledCache):
             return super().forward(rows, cache, last_only=last_only)
@@ -97,18 +117,19 @@ class CudaBackend(EagerBackend):
             try:
                 step = RecordedStep(bucket, keys, storage, self._forward, self._rule, self._graphs, rows)
             except CaptureFailed as error:
-                self._stop_recording(f"steps are not recorded as graphs and run slower: {error}")
+                self._stop_recording(f"steps are not recorded as graphs and run slower: {error}", storage)
             except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error):
                     raise
-                self._stop_recording("no memory is left to record steps as graphs: they run slower")
+                self._stop_recording("no memory is left to record steps as graphs: they run slower", storage)
             else:
                 storage.steps[bucket, keys] = step
         return step
 
-    def _stop_recording(self, notice: str) -> None:
-        """Run eagerly from now on."""
+    def _stop_recording(self, notice: str, storage: RowStorage) -> None:
+        """Run eagerly from now on, and free what recordings hold."""
         self._graphs = None
+        storage.steps.clear()
         self._pool.drop_idle()
         self.notices.append(notice)
         if self._checked:
@@ -144,7 +165,7 @@ class CudaBackend(EagerBackend):
         """
         texts = ([1, 2, 3], [3, 2, 1, 2, 3, 1])
         for text in texts:
-            cache = self.new_cache(len(text) + 1)
+            cache = self._pool.new_cache(len(text) + 1)
             super().forward(causal_rows(text, 0, self.device), cache, last_only=True)
             cache.committed(len(text))
             row = causal_rows([4], len(text), self.device)
@@ -155,6 +176,8 @@ class CudaBackend(EagerBackend):
             expected = super().forward(row, cache)
             allowed = TOLERANCE.get(expected.dtype, 0.1) * float(expected.abs().max())
             if not float((found - expected).abs().max()) <= allowed:
-                self._stop_recording("a recorded step does not repeat the model's own: steps run slower")
+                self._stop_recording(
+                    "a recorded step does not repeat the model's own: steps run slower", cache.storage
+                )
                 return
             del cache  # so that the next text is in the same storage
