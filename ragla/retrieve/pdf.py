@@ -7,10 +7,23 @@ import logging
 from typing import TYPE_CHECKING
 
 from ragla.retrieve.decoding import neutralise
-from ragla.retrieve.read import NotIndexable
+from ragla.retrieve.document import Document, NotIndexable, counted, paged
 
 if TYPE_CHECKING:
     from pypdf import PageObject, PdfReader
+
+
+def read_pdf(raw: bytes) -> Document:
+    """The pages that have a text layer; how many have none is remarked.
+
+    Raises NotIndexable when none has one, and as ``pdf_pages`` does.
+    """
+    pages = pdf_pages(raw)
+    blank = sum(not page.strip() for page in pages)
+    if blank == len(pages):
+        raise NotIndexable(f"no text layer on any of {counted(len(pages), 'page')}: scanned?")
+    remark = f"no text layer on {blank} of {counted(len(pages), 'page')}" if blank else None
+    return paged("pdf", pages, remark)
 
 
 def pdf_pages(raw: bytes) -> list[str]:
@@ -36,22 +49,24 @@ def _open(raw: bytes) -> PdfReader:
 
     try:
         reader = PdfReader(io.BytesIO(raw), strict=False)
-        locked = reader.is_encrypted and not _opens_without_password(reader)
+        locked = _lock(reader) if reader.is_encrypted else None
     except Exception as error:  # as above
         raise NotIndexable(f"damaged PDF: {_line(error)}") from error
     if locked:
-        raise NotIndexable("encrypted PDF: a password is needed")
+        raise NotIndexable(locked)
     return reader
 
 
-def _opens_without_password(reader: PdfReader) -> bool:
-    """Many PDFs are encrypted with an empty password, only to forbid printing."""
+def _lock(reader: PdfReader) -> str | None:
+    """Why it does not open. Many PDFs are encrypted with an empty password, only to forbid printing."""
     from pypdf.errors import DependencyError
 
     try:
-        return bool(reader.decrypt(""))
-    except (DependencyError, NotImplementedError):
-        return False
+        return None if reader.decrypt("") else "encrypted PDF: a password is needed"
+    except DependencyError:
+        return "encrypted PDF (AES): pip install cryptography, then ragla index --retry"
+    except NotImplementedError:
+        return "encrypted PDF, in a way that is not known"
 
 
 def _page_text(page: PageObject) -> str:

@@ -2,62 +2,64 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import PurePath
-from typing import Literal
+import importlib
+from collections.abc import Callable
+from dataclasses import replace
 
 from ragla.retrieve.decoding import decode
+from ragla.retrieve.document import Document, Kind, NotIndexable
+from ragla.retrieve.formats import (
+    binary_name,
+    format_of,
+    kind_by_name,
+    looks_like_html,
+    looks_like_mail,
+    promised_by_name,
+    suffix_of,
+)
 
-Kind = Literal["markdown", "text", "html", "pdf", "code"]
+__all__ = ["MAX_BYTES", "READERS", "Document", "Kind", "NotIndexable", "read_document"]
 
 MAX_BYTES = 50_000_000
+# Part of the fingerprint: raise it when the same file would be read as another text.
+READERS = "2"
 
-_MARKDOWN = frozenset({".md", ".markdown", ".mdown", ".mkd", ".mdx", ".qmd"})
-_HTML = frozenset({".html", ".htm", ".xhtml"})
-_CODE = frozenset(
-    {
-        ".bash", ".c", ".cc", ".cfg", ".cjs", ".cpp", ".cs", ".css", ".go", ".h", ".hpp", ".ini",
-        ".java", ".jl", ".js", ".json", ".jsonl", ".jsx", ".kt", ".lua", ".m", ".mjs", ".php", ".pl",
-        ".proto", ".ps1", ".py", ".pyi", ".r", ".rb", ".rs", ".scala", ".scss", ".sh", ".sql", ".swift",
-        ".tf", ".toml", ".ts", ".tsx", ".vue", ".xml", ".yaml", ".yml", ".zsh",
-    }
-)  # fmt: skip
-
-
-class NotIndexable(Exception):
-    """This file has no text to index; the message is the reason a user reads."""
-
-
-@dataclass(frozen=True)
-class Document:
-    """The text of a file. ``page_starts``: offsets of the pages of a PDF. ``remark``: what is amiss."""
-
-    kind: Kind
-    text: str
-    page_starts: tuple[int, ...] = ()
-    remark: str | None = None
+# Format to (module, function of the bytes); imported when the first such file is met.
+_READERS = {
+    "pdf": ("ragla.retrieve.pdf", "read_pdf"),
+    "docx": ("ragla.retrieve.readers.word", "read_docx"),
+    "rtf": ("ragla.retrieve.readers.word", "read_rtf"),
+    "pptx": ("ragla.retrieve.readers.slides", "read_pptx"),
+    "xlsx": ("ragla.retrieve.readers.sheet", "read_xlsx"),
+    "epub": ("ragla.retrieve.readers.book", "read_epub"),
+    "mail": ("ragla.retrieve.readers.mail", "read_mail"),
+    "ole": ("ragla.retrieve.readers.package", "refuse_ole"),
+    "zip": ("ragla.retrieve.readers.package", "refuse_zip"),
+}
+_OPEN_SUFFIXES = frozenset({"", ".txt", ".text", ".log", ".json"})
 
 
 def read_document(name: str, raw: bytes) -> Document:
     """Turn the bytes of the file called ``name`` into a document.
 
-    Raises NotIndexable for anything without text: binary, empty, encrypted, a PDF of scans.
+    Raises NotIndexable for anything without text: binary, empty, encrypted, damaged, a PDF of scans.
     """
     if not raw:
         raise NotIndexable("empty file")
-    suffix = PurePath(name).suffix.lower()
-    if b"%PDF-" in raw[:1024]:
-        return _checked(_read_pdf(raw))
-    if suffix == ".pdf":
-        raise NotIndexable("not a PDF, whatever its name says")
-    html = suffix in _HTML or _looks_like_html(raw)
-    text = decode(raw, declared=html)
-    if text is None:
-        raise NotIndexable("binary file")
-    if html:
-        return _checked(_read_html(text))
-    kind: Kind = "markdown" if suffix in _MARKDOWN else "code" if suffix in _CODE else "text"
-    return _checked(Document(kind, text))
+    found = format_of(raw)
+    if found is None and (suffix_of(name) == ".eml" or looks_like_mail(raw)):
+        found = "mail"
+    if found is not None:
+        return _checked(_reader(found)(raw))
+    if what := binary_name(raw):
+        raise NotIndexable(f"binary file ({what})")
+    return _checked(_read_text(name, raw))
+
+
+def _reader(found: str) -> Callable[[bytes], Document]:
+    module, function = _READERS[found]
+    reader: Callable[[bytes], Document] = getattr(importlib.import_module(module), function)
+    return reader
 
 
 def _checked(document: Document) -> Document:
@@ -66,32 +68,39 @@ def _checked(document: Document) -> Document:
     return document
 
 
-def _looks_like_html(raw: bytes) -> bool:
-    head = raw[:512].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
-    return head.startswith((b"<!doctype html", b"<html"))
+def _read_text(name: str, raw: bytes) -> Document:
+    kind = kind_by_name(name)
+    html = kind == "html" or looks_like_html(raw)
+    text = decode(raw, declared=html or kind == "code")
+    if text is None:
+        raise NotIndexable("binary file")
+    promised = promised_by_name(name)
+    remark = f"no {promised.partition(' ')[2]}, whatever its name says: read as text" if promised else None
+    if html:
+        from ragla.retrieve.html import html_to_markdown
+
+        return Document("html", html_to_markdown(text), remark=remark)
+    if (kind == "notebook" or suffix_of(name) in _OPEN_SUFFIXES) and (notebook := _notebook(text)):
+        return notebook
+    return replace(Document(_kind_of_text(kind, text), text), remark=remark)
 
 
-def _read_html(text: str) -> Document:
-    from ragla.retrieve.html import html_to_markdown
+def _notebook(text: str) -> Document | None:
+    if text.lstrip()[:1] != "{" or '"cells"' not in text:
+        return None
+    from ragla.retrieve.readers.notebook import read_notebook
 
-    return Document("html", html_to_markdown(text))
-
-
-def _read_pdf(raw: bytes) -> Document:
-    from ragla.retrieve.pdf import pdf_pages
-
-    pages = pdf_pages(raw)
-    starts, parts, position = [], [], 0
-    for page in pages:
-        starts.append(position)
-        parts.append(page + "\n\n")
-        position += len(page) + 2
-    blank = sum(not page.strip() for page in pages)
-    if blank == len(pages):
-        raise NotIndexable(f"no text layer on any of {_pages(len(pages))}: scanned?")
-    remark = f"no text layer on {blank} of {_pages(len(pages))}" if blank else None
-    return Document("pdf", "".join(parts), tuple(starts), remark)
+    return read_notebook(text)
 
 
-def _pages(count: int) -> str:
-    return f"{count} page" + ("" if count == 1 else "s")
+def _kind_of_text(named: Kind | None, text: str) -> Kind:
+    """What a file of text is: its name is believed as far as the text bears it out."""
+    if named == "table":
+        from ragla.retrieve.tables import delimiter_of
+
+        return "table" if delimiter_of(text) else "text"
+    if named == "notebook":  # the name alone does not make it one
+        return "json"
+    if named is None and text.startswith("#!"):
+        return "code"
+    return named or "text"
