@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import pairwise
-from operator import itemgetter
+from dataclasses import dataclass, replace
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from ragla.errors import UsageError
-from ragla.retrieve.headings import heading_paths
-from ragla.retrieve.read import Document
+from ragla.retrieve.document import Document
+from ragla.retrieve.headings import MARKUP
+from ragla.retrieve.sections import Segment, segments
+from ragla.retrieve.tables import Table
 
 if TYPE_CHECKING:
     from semantic_text_splitter import MarkdownSplitter, TextSplitter
@@ -21,21 +21,24 @@ if TYPE_CHECKING:
     from ragla.retrieve.embed import Embedder
 
 # Part of the fingerprint: raise it when the same text would be cut differently.
-CHUNKER = "1"
+CHUNKER = "2"
 # Room left for the title that is embedded with a passage.
 TITLE_TOKENS = 32
-# A tokenizer may read any run without spaces as one unknown token; such a chunk has no size in tokens.
+# A tokenizer may read any run without spaces as one unknown token; such a run has no size in tokens.
 _CHARACTERS_PER_TOKEN = 12
+_BATCH = 256
+_NOT_MARKDOWN = ("rst", "asciidoc", "org", "mail")
 
 _LINE_END = re.compile(r"\r\n|\n|\r")
-# What a heading consists of: its line, and the underline of a setext heading.
-_HEADING_BLOCK = re.compile(r"\A[^\r\n]*(?:\r\n|\n|\r|\Z)(?: {0,3}(?:=+|-+)[ \t]*(?:\r\n|\n|\r|\Z))?")
 _BLANK_LINES = re.compile(r"(?:[^\S\r\n]*(?:\r\n|\n|\r))+")
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """``document.text[start:end]``; lines count from 1; ``title`` is the path of headings above it."""
+    """``document.text[start:end]``; lines count from 1.
+
+    ``title`` is the path of headings above it, and for rows of a table cut off from it, the table's header.
+    """
 
     start: int
     end: int
@@ -43,6 +46,19 @@ class Chunk:
     last_line: int
     title: str
     page: int | None
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A chunk in the making. ``joins``: it may be one with the piece before it, unless that is ``closed``."""
+
+    start: int
+    end: int
+    path: tuple[str, ...]
+    level: int
+    joins: bool
+    size: int
+    closed: bool = False
 
 
 class Chunker:
@@ -65,6 +81,7 @@ class Chunker:
                 hint=f"set retrieve.chunk_overlap below {max_tokens}",
             )
         self._tokenizer = embedder.tokenizer
+        self._room = embedder.max_tokens - embedder.overhead_tokens
         self._max_tokens = max_tokens
         self._overlap = overlap
 
@@ -75,100 +92,143 @@ class Chunker:
         """
         text = document.text
         line_starts = [0, *(match.end() for match in _LINE_END.finditer(text))]
-        outline = _Outline(text) if document.kind in ("markdown", "html") else _Outline("")
         return [
             Chunk(
-                start,
-                end,
-                bisect_right(line_starts, start),
-                bisect_right(line_starts, end - 1),
-                outline.title(start),
-                bisect_right(document.page_starts, start) or None,
+                piece.start,
+                piece.end,
+                bisect_right(line_starts, piece.start),
+                bisect_right(line_starts, piece.end - 1),
+                " > ".join(piece.path),
+                bisect_right(document.page_starts, piece.start) or None,
             )
-            for start, end in outline.sectioned(self._spans(document), text)
+            for piece in self._joined(self._pieces(document), text)
         ]
 
-    def _spans(self, document: Document) -> Iterator[tuple[int, int]]:
-        for start, piece in self._splitter(document.kind).chunk_indices(document.text):
-            limit = self._max_tokens * _CHARACTERS_PER_TOKEN
-            if len(piece) <= limit:
-                yield from _trimmed(start, piece)
-                continue
-            for inner, part in _by_characters(limit).chunk_indices(piece):
-                yield from _trimmed(start + inner, part)
+    def _pieces(self, document: Document) -> Iterator[_Piece]:
+        markdown = document.kind in MARKUP and document.kind not in _NOT_MARKDOWN
+        for segment in segments(document):
+            if segment.table is not None:
+                yield from self._of_table(segment, segment.table, document.text)
+            else:
+                yield from self._of_text(segment, document.text, markdown)
 
-    def _splitter(self, kind: str) -> TextSplitter | MarkdownSplitter:
+    def _of_text(self, segment: Segment, text: str, markdown: bool) -> Iterator[_Piece]:
+        spans = list(self._spans(segment.start, segment.end, text, self._max_tokens, markdown))
+        for number, (start, end) in enumerate(spans):
+            if start < segment.body and number + 1 < len(spans) and not text[segment.body : end].strip():
+                continue  # headings alone
+            joins = segment.joins and number == 0
+            yield _Piece(start, end, segment.path, segment.level, joins, self._size(text[start:end]))
+
+    def _of_table(self, segment: Segment, table: Table, text: str) -> Iterator[_Piece]:
+        """One piece when all of it fits; else rows, each piece but the first titled with the header too."""
+        whole = _trimmed(segment.start, text[segment.start : segment.end])
+        if whole and (size := self._size(text[slice(*whole)])) <= self._max_tokens:
+            yield _Piece(*whole, segment.path, segment.level, segment.joins, size)
+            return
+        header = self._shortened(table.header, self._max_tokens // 2)
+        limit = min(self._max_tokens, self._room - self._size(header + "\n"))
+        joins, path = segment.joins, segment.path
+        for start, end, size in self._rows(segment, table, text, limit):
+            # What follows the table is not what its header says.
+            yield _Piece(start, end, path, segment.level, joins, size, closed=True)
+            joins, path = False, (*segment.path, header) if header else segment.path
+
+    def _rows(self, segment: Segment, table: Table, text: str, limit: int) -> Iterator[tuple[int, int, int]]:
+        """Runs of whole rows of at most ``limit`` tokens; a row that alone is longer is split as text is."""
+        bounds = [segment.start, *table.rows, segment.end]
+        start, size = segment.start, 0
+        for (left, right), row in zip(pairwise(bounds), self._sizes(text, bounds), strict=True):
+            if size and size + row > limit:
+                yield from self._measured(start, left, text, limit)
+                start, size = left, 0
+            size += row
+            if right == segment.end:
+                yield from self._measured(start, right, text, limit)
+
+    def _measured(self, start: int, end: int, text: str, limit: int) -> Iterator[tuple[int, int, int]]:
+        for left, right in self._spans(start, end, text, limit, markdown=False):
+            yield left, right, self._size(text[left:right])
+
+    def _spans(
+        self, start: int, end: int, text: str, limit: int, markdown: bool
+    ) -> Iterator[tuple[int, int]]:
+        """``text[start:end]`` as one span when it fits, or as the splitter cuts it."""
+        piece = text[start:end]
+        span = _trimmed(start, piece)
+        if span is None:
+            return
+        if self._size(text[slice(*span)]) <= limit:
+            yield span
+            return
+        for offset, part in self._splitter(limit, markdown).chunk_indices(piece):
+            if inner := _trimmed(start + offset, part):
+                yield inner
+
+    def _joined(self, pieces: Iterable[_Piece], text: str) -> Iterator[_Piece]:
+        """Neighbours as one where they may be, fit, and the later one does not lie further out."""
+        last: _Piece | None = None
+        outermost = 0
+        for piece in pieces:
+            if last is not None and piece.level >= outermost and self._fit(last, piece, text):
+                path = _common(last.path, piece.path)
+                last = replace(last, end=piece.end, path=path, size=last.size + piece.size)
+                continue
+            if last is not None:
+                yield last
+            last, outermost = piece, piece.level
+        if last is not None:
+            yield last
+
+    def _fit(self, last: _Piece, piece: _Piece, text: str) -> bool:
+        if not piece.joins or last.closed or last.size + piece.size > self._max_tokens:
+            return False
+        return self._size(text[last.start : piece.end]) <= self._max_tokens
+
+    def _size(self, text: str) -> int:
+        """Tokens of a text, and no fewer than its characters make likely."""
+        tokens = len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return max(tokens, -(-len(text) // _CHARACTERS_PER_TOKEN))
+
+    def _sizes(self, text: str, bounds: list[int]) -> Iterator[int]:
+        for first in range(0, len(bounds) - 1, _BATCH):
+            part = bounds[first : first + _BATCH + 1]
+            rows = [text[left:right] for left, right in pairwise(part)]
+            for row, encoded in zip(
+                rows, self._tokenizer.encode_batch(rows, add_special_tokens=False), strict=True
+            ):
+                yield max(len(encoded.ids), -(-len(row) // _CHARACTERS_PER_TOKEN))
+
+    def _shortened(self, header: str, limit: int) -> str:
+        """The header, or as much of it as leaves room for rows, with a sign that it goes on."""
+        if self._size(header) <= limit:
+            return header
+        names = header.split(" | ")
+        while len(names) > 1 and self._size(" | ".join(names) + " | …") > limit:
+            names.pop()
+        shorter = " | ".join(names) + " | …"
+        return shorter if self._size(shorter) <= limit else ""
+
+    def _splitter(self, limit: int, markdown: bool) -> TextSplitter | MarkdownSplitter:
+        """Sized by a callback, because a splitter with a tokenizer of its own takes 0.1 s to make."""
         from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
-        splitter = MarkdownSplitter if kind in ("markdown", "html") else TextSplitter
+        splitter = MarkdownSplitter if markdown else TextSplitter
         # Untrimmed, because trimming would take the indentation of a chunk's first line of code.
-        return splitter.from_huggingface_tokenizer(
-            self._tokenizer, self._max_tokens, self._overlap, trim=False
-        )
+        return splitter.from_callback(self._size, limit, min(self._overlap, limit - 1), trim=False)
 
 
-def _by_characters(limit: int) -> TextSplitter:
-    from semantic_text_splitter import TextSplitter
+def _common(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...]:
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(left, right, strict=False))
+    return tuple(name for name, _ in same)
 
-    return TextSplitter(limit, trim=False)
 
-
-def _trimmed(start: int, piece: str) -> Iterator[tuple[int, int]]:
+def _trimmed(start: int, piece: str) -> tuple[int, int] | None:
     """The span without blank lines before and white space after; nothing when all is white space."""
     end = start + len(piece.rstrip())
     blank = _BLANK_LINES.match(piece)
     start += blank.end() if blank else 0
-    if start < end:
-        yield start, end
-
-
-class _Outline:
-    """The headings of a text and the sections they begin."""
-
-    def __init__(self, text: str) -> None:
-        self._headings = heading_paths(text)
-        offsets = [offset for offset, _ in self._headings]
-        # Headings that follow each other directly begin one section.
-        self._sections = offsets[:1] + [
-            right for left, right in pairwise(offsets) if _without_heading(text[left:right]).strip()
-        ]
-        self._offsets = frozenset(offsets)
-
-    def _next_section(self, position: int) -> float:
-        following = bisect_right(self._sections, position)
-        return self._sections[following] if following < len(self._sections) else math.inf
-
-    def title(self, position: int) -> str:
-        """Path of the innermost heading of the section at ``position``."""
-        above = bisect_left(self._headings, self._next_section(position), key=itemgetter(0)) - 1
-        return self._headings[above][1] if above >= 0 and self._sections[0] <= position else ""
-
-    def sectioned(self, spans: Iterable[tuple[int, int]], text: str) -> list[tuple[int, int]]:
-        """The spans, cut where a section begins, so that no passage carries the title of another."""
-        cut: list[tuple[int, int]] = []
-        for start, end in spans:
-            inside = self._sections[bisect_right(self._sections, start) : bisect_left(self._sections, end)]
-            for left, right in pairwise([start, *inside, end]):
-                cut.extend(_trimmed(left, text[left:right]))
-        following = [*(start for start, _ in cut), math.inf][1:]
-        return [
-            span
-            for span, after in zip(cut, following, strict=True)
-            if self._has_body(span, text) or after >= self._next_section(span[0])
-        ]
-
-    def _has_body(self, span: tuple[int, int], text: str) -> bool:
-        start, end = span
-        first, last = (bisect_right(self._headings, at, key=itemgetter(0)) for at in (start, end - 1))
-        inside = [offset for offset, _ in self._headings[first:last]]
-        return any(
-            (_without_heading(text[left:right]) if left in self._offsets else text[left:right]).strip()
-            for left, right in pairwise([start, *inside, end])
-        )
-
-
-def _without_heading(text: str) -> str:
-    return _HEADING_BLOCK.sub("", text, count=1)
+    return (start, end) if start < end else None
 
 
 def embedded_text(embedder: Embedder, title: str, text: str) -> str:

@@ -13,7 +13,7 @@ from ragla.retrieve.chunk import CHUNKER, Chunker
 from ragla.retrieve.embed import Embedder
 from ragla.retrieve.events import Event, OnEvent
 from ragla.retrieve.layout import current_database, discard, make_current, next_database, writing
-from ragla.retrieve.read import MAX_BYTES
+from ragla.retrieve.read import MAX_BYTES, READERS
 from ragla.retrieve.store import Store
 from ragla.retrieve.update import Update
 from ragla.retrieve.walk import resolve_roots
@@ -37,6 +37,7 @@ def fingerprint_of(settings: RetrieveSettings, embedder: Embedder) -> dict[str, 
     """What an index made with these settings can be used with."""
     return embedder.identity | {
         "chunker": CHUNKER,
+        "readers": READERS,
         "chunk_tokens": str(settings.chunk_tokens),
         "chunk_overlap": str(settings.chunk_overlap),
     }

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ragla.errors import UsageError
 from ragla.retrieve.chunk import Chunk, Chunker, embedded_text
-from ragla.retrieve.headings import heading_paths
+from ragla.retrieve.headings import markdown_headings, paths
 from ragla.retrieve.read import Document, Kind
 
 EMBEDDER = HashingEmbedder()
@@ -97,7 +97,8 @@ def test_headings_travel_with_chunks() -> None:
 
 def test_what_is_a_heading() -> None:
     text = "Title\n=====\n\n```sh\n# a comment\n```\n\nSub\n---\n\n- item\n---\n\n#hashtag\n### Deep #\n"
-    assert [path for _, path in heading_paths(text)] == ["Title", "Title > Sub", "Title > Sub > Deep"]
+    found = [" > ".join(path) for _, path in paths(markdown_headings(text))]
+    assert found == ["Title", "Title > Sub", "Title > Sub > Deep"]
 
 
 def test_pages_of_a_pdf() -> None:
