@@ -26,7 +26,16 @@ from typing import Any
 import torch
 import transformers
 from forced import ForcedBackend, run_greedy, run_lookahead, run_stock, synthetic_transcripts
-from gpu_measures import Measure, launch_counts, random_model, step_times, stock_attention, tree_error
+from gpu_measures import (
+    Measure,
+    attention_times,
+    launch_counts,
+    random_model,
+    step_times,
+    stock_attention,
+    tree_error,
+)
+from gpu_report import table
 
 from ragla.bench.transcripts import Transcript, load_transcripts
 from ragla.decode.backend.cuda import CudaBackend
@@ -44,7 +53,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "1.5b": {"vocab_size": 151936, "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28,
              "num_attention_heads": 12, "num_key_value_heads": 2, "max_position_embeddings": 32768},
     "tiny": {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
-             "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 1024},
+             "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 8192},
 }  # fmt: skip
 EXACT = {**SHAPES["tiny"], "num_hidden_layers": 4, "initializer_range": 0.3}
 SIZES, TINY_SIZES = [1, 2, 4, 8, 16, 32, 64], [1, 2, 8]
@@ -61,7 +70,7 @@ def main() -> int:
     check = Check(options)
     for part in (check.exactness, check.trees, check.device_figures, check.steps, check.answers):
         part()
-    print(check.table(), flush=True)
+    print(table(check.result), flush=True)
     document = json.dumps(check.result, indent=1)
     print(document)
     if options.json:
@@ -105,7 +114,10 @@ class Check:
         self.chunk = 64 if self.tiny else 2048
         self.transcripts = self._transcripts()
         sizes = dict(SHAPES[self.shape])
-        highest = max(max(one.prompt_ids + one.answer_ids) for one in self.transcripts)
+        highest = max(
+            max(one.prompt_ids + one.answer_ids + tuple(token for row in one.best_ids for token in row))
+            for one in self.transcripts
+        )
         sizes["vocab_size"] = max(sizes["vocab_size"], highest + 1)
         self.model = random_model("qwen2", sizes, torch.float32 if self.tiny else torch.bfloat16, self.device)
         self.backend, self.stock = CudaBackend(self.model), EagerBackend(self.model)
@@ -201,12 +213,14 @@ class Check:
     def steps(self) -> None:
         """t(T) and TTFT at several contexts, recorded; stock steps at the shortest."""
         sizes, contexts = (TINY_SIZES, TINY_CONTEXTS) if self.tiny else (SIZES, CONTEXTS)
-        self.result["steps"] = {}
+        self.result["steps"], self.result["attention"] = {}, {}
         for context in contexts:
             if self.late():
                 break
             found = step_times(self.measure, self.backend, context, sizes, self.chunk)
             self.result["steps"][context] = found
+            times = attention_times(self.measure, self.backend, context, sizes[::3])
+            self.result["attention"][context] = times
         with stock_attention(self.model):
             some = [size for size in sizes if size in (1, 8, 16, 64)]
             found = step_times(self.measure, self.stock, contexts[0], some, self.chunk)
@@ -255,42 +269,6 @@ class Check:
             "generate": lambda: stock(False),
             "generate, prompt lookup": lambda: stock(True),
         }
-
-    def table(self) -> str:
-        """Everything that was found, for people."""
-        found = self.result
-        lines = [
-            f"{found['device']}, torch {found['torch']}, transformers {found['transformers']}",
-            f"{found['shape']} shape, {found['dtype']}, random weights",
-            f"copy bandwidth {found['copy_gb_per_s']:.0f} GB/s; a step reads {found['weights_gb']:.2f} GB,"
-            f" in {1e3 * found['floor_s']:.2f} ms at least",
-            "launches a step: " + ", ".join(f"{kind} {count}" for kind, count in found["launches"].items()),
-            "tree logits off by: " + ", ".join(f"{k} {v:.1e}" for k, v in found["tree_error"].items()),
-            f"float32 answers equal: {'yes' if found['float32_answers_equal'] else 'NO'}",
-        ]
-        for name, table in (("recorded", found["steps"]), ("stock", found["stock_steps"])):
-            lines += ["", f"{name}: milliseconds of a step over T nodes"]
-            lines += [self._step_line(context, row) for context, row in table.items()]
-        lines += ["", f"{found['answers_decoded']} recorded answers ({found['transcripts']}), medians"]
-        lines += [
-            f"  {method:24} {one['tokens_per_s']:8.1f} tokens/s  {one['tokens_per_step']:5.2f} tokens/step"
-            f"  TTFT {1e3 * one['ttft_s']:.0f} ms"
-            for method, one in found["answers"].items()
-        ]
-        lines += [f"  {ratio:.2f} x {what}" for what, ratio in found["speedups"].items()]
-        lines += [
-            "",
-            *(f"FAILED: {what}" for what in found["failed"]),
-            f"{found['seconds']:.0f} s in all",
-            "",
-        ]
-        return "\n".join(lines)
-
-    def _step_line(self, context: int, row: dict[str, Any]) -> str:
-        if "problem" in row:
-            return f"  {context:6} tokens: {row['problem']}"
-        times = "  ".join(f"T={size} {1e3 * seconds:.2f}" for size, seconds in row["t"].items())
-        return f"  {context:6} tokens: {times}  TTFT {1e3 * row['ttft_s']:.0f}"
 
 
 if __name__ == "__main__":

@@ -12,9 +12,12 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.integrations.sdpa_attention import repeat_kv
 
 from ragla.decode.backend.cuda import CudaBackend
+from ragla.decode.backend.cuda_attention import grouped_attention
 from ragla.decode.backend.eager import EagerBackend
+from ragla.decode.backend.graphs import CaptureFailed, graphs_for
 from ragla.decode.kv_cache import KVCache
 from ragla.decode.shortage import out_of_memory
 from ragla.decode.tree_attention import causal_rows, tree_rows
@@ -43,18 +46,19 @@ class Measure:
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
-    def median_of(self, function: Callable[[], object], warm_ups: int = 2) -> float:
-        """Median time of a call, the device's work included."""
-        for _ in range(warm_ups):
+    def median_of(self, function: Callable[[], object], together: int = 1) -> float:
+        """Median time of a call, the device's work included; short ones are timed so many ``together``."""
+        for _ in range(2):
             function()
         times: list[float] = []
         self.wait()
         while len(times) < self.least or (sum(times) < self.seconds and len(times) < 200):
             began = perf_counter()
-            function()
+            for _ in range(together):
+                function()
             self.wait()
             times.append(perf_counter() - began)
-        return median(times)
+        return median(times) / together
 
     def copy_bandwidth(self) -> float:
         """Bytes a second read and written by a large copy on the device."""
@@ -199,3 +203,51 @@ def launch_counts(measure: Measure, backend: CudaBackend, stock: EagerBackend, r
 
             counts[name] = measure.launches(step)
     return counts
+
+
+@torch.inference_mode()
+def attention_times(
+    measure: Measure, backend: CudaBackend, keys: int, sizes: list[int]
+) -> dict[str, dict[int, float | None]]:
+    """Seconds of one layer's attention over T rows, recorded, by ways of computing it; None: not recordable.
+
+    ``products``: what the backend does. ``sdpa``: with keys repeated for each query head, as transformers
+    does. ``sdpa, expanded``: the same without copying them.
+    """
+    config, dtype, device = backend.config, backend.model.dtype, backend.device
+    heads, groups = config.num_attention_heads, config.num_key_value_heads
+    width, share = config.hidden_size // heads, heads // groups
+    key, value = (torch.randn(1, groups, keys, width, dtype=dtype, device=device) for _ in range(2))
+    times: dict[str, dict[int, float | None]] = {}
+    for rows in sizes:
+        query = torch.randn(1, heads, rows, width, dtype=dtype, device=device)
+        mask = torch.zeros(1, 1, rows, keys, dtype=dtype, device=device)
+
+        def repeated(query: torch.Tensor = query, mask: torch.Tensor = mask) -> torch.Tensor:
+            return attended(query, repeat_kv(key, share), repeat_kv(value, share), mask)
+
+        def expanded(query: torch.Tensor = query, mask: torch.Tensor = mask) -> torch.Tensor:
+            return attended(
+                query.view(groups, share, -1, width),
+                key[0][:, None].expand(-1, share, -1, -1),
+                value[0][:, None].expand(-1, share, -1, -1),
+                mask,
+            )
+
+        def products(query: torch.Tensor = query, mask: torch.Tensor = mask) -> torch.Tensor:
+            return grouped_attention(query, key, value, mask, width**-0.5)
+
+        for name, way in (("products", products), ("sdpa", repeated), ("sdpa, expanded", expanded)):
+            try:
+                replay = graphs_for(device).capture(way)
+            except (CaptureFailed, torch.OutOfMemoryError):
+                times.setdefault(name, {})[rows] = None
+            else:
+                together = 1 if device.type == "cpu" else 20
+                times.setdefault(name, {})[rows] = measure.median_of(replay, together)
+    return times
+
+
+def attended(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """sdpa with a mask."""
+    return torch.nn.functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
