@@ -10,6 +10,7 @@ from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from ragla.errors import UsageError
+from ragla.retrieve.definitions import OUTLINES
 from ragla.retrieve.document import Document
 from ragla.retrieve.headings import MARKUP
 from ragla.retrieve.sections import Segment, segments
@@ -109,8 +110,12 @@ class Chunker:
         for segment in segments(document):
             if segment.table is not None:
                 yield from self._of_table(segment, segment.table, document.text)
-            else:
-                yield from self._of_text(segment, document.text, markdown)
+                continue
+            pieces = list(self._of_text(segment, document.text, markdown))
+            if len(pieces) > 1 and document.kind in OUTLINES:
+                # A part of a definition stays by itself: with its neighbour it would lose its name.
+                pieces = [replace(piece, joins=False, closed=True) for piece in pieces]
+            yield from pieces
 
     def _of_text(self, segment: Segment, text: str, markdown: bool) -> Iterator[_Piece]:
         spans = list(self._spans(segment.start, segment.end, text, self._max_tokens, markdown))

@@ -23,7 +23,7 @@ _KEYWORDS = (
     r"variable|output|provider|package)"
 )
 _DEFINITION = re.compile(
-    rf"([ \t]*){_MODIFIERS}({_KEYWORDS}(?:\s+class)?\b[\s\"'(<]*[^\s({{:;=,<]*)"
+    rf"([ \t]*){_MODIFIERS}({_KEYWORDS}(?:\s+class)?(?!\w)[\s\"'(<]*[^\s({{:;=,<]*)"
     # a name that goes on as a definition does, not as a sentence would
     r"(?=\s*[({:<;=]|\s*$|[^,]*[{:()]\s*$)"
 )
