@@ -20,7 +20,7 @@ _LONGEST = 100_000
 class Segment:
     """``text[start:end]``, with the names of the headings above it.
 
-    ``body`` is where its text begins after its headings. ``level`` is how deep it lies. ``table`` is set when
+    ``text[start:body]`` is headings that ``path`` has all of, so that a chunk may do without them. ``level`` is how deep it lies. ``table`` is set when
     all of it is one table. ``joins``: a chunk may hold the end of the segment before and this one.
     """
 
@@ -55,7 +55,8 @@ def _sections(document: Document) -> Iterator[Segment]:
     yield Segment(0, first, 0, (), 0, joins=False)
     ends = [*(heading.start for heading, _ in headings), len(text)][1:]
     for (heading, path), end in zip(headings, ends, strict=True):
-        yield Segment(heading.start, end, heading.body, path, heading.level, joins)
+        body = heading.start if joins else heading.body
+        yield Segment(heading.start, end, body, path, heading.level, joins)
 
 
 def _with_bodies(
@@ -63,13 +64,15 @@ def _with_bodies(
 ) -> list[tuple[Heading, tuple[str, ...]]]:
     """Headings that follow each other directly begin one section, which is titled by the last of them."""
     kept: list[tuple[Heading, tuple[str, ...]]] = []
-    start: int | None = None
+    group: list[Heading] = []
     following = [*(heading.start for heading, _ in headings), None][1:]
     for (heading, path), after in zip(headings, following, strict=True):
-        start = heading.start if start is None else start
+        group.append(heading)
         if after is None or text[heading.body : after].strip():
-            kept.append((Heading(start, heading.body, heading.level, heading.name), path))
-            start = None
+            start = group[0].start
+            told = all(one.name in path for one in group)
+            kept.append((Heading(start, heading.body if told else start, heading.level, heading.name), path))
+            group = []
     return kept
 
 
