@@ -35,7 +35,7 @@ Backends = tuple[EagerBackend, CudaBackend]
 
 
 class CountingTape(TapeGraphs):
-    """A tape that counts its recordings, and can be told to fail at one."""
+    """A tape that counts its recordings, and can be told to fail once."""
 
     def __init__(self, fails_at: int | None = None, error: Exception | None = None) -> None:
         self.recorded = 0
@@ -43,6 +43,7 @@ class CountingTape(TapeGraphs):
 
     def capture(self, function: Step) -> Step:
         if self.recorded == self.fails_at:
+            self.fails_at = None
             raise self.error
         self.recorded += 1
         return super().capture(function)
@@ -303,6 +304,19 @@ def test_idle_storages_make_room_for_a_pass(idle: bool, monkeypatch: pytest.Monk
     eager = EagerBackend(tiny("llama"))
     expected = real(eager, rows, eager.new_cache(20), last_only=True)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_idle_storages_make_room_for_a_recording() -> None:
+    tape = CountingTape(fails_at=1, error=torch.OutOfMemoryError("of a test"))
+    cuda = CudaBackend(tiny("llama"), tape)
+    text, tree = prefix_of(20), random_tree(5, seed=2)
+    cache = after(cuda, text, 1500)
+    assert len(cuda._pool.idle) == 1
+    rows = tree_rows(tree, 20, CPU)
+    found = cuda.forward(rows, cache)
+    assert (cuda._pool.idle, cuda.notices, tape.recorded) == ([], [], 2)
+    eager = EagerBackend(tiny("llama"))
+    torch.testing.assert_close(found, eager.forward(rows, after(eager, text, 9)), rtol=1e-4, atol=1e-4)
 
 
 def test_a_gpu_gets_this_backend() -> None:

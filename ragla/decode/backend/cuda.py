@@ -119,8 +119,8 @@ class CudaBackend(EagerBackend):
             except CaptureFailed as error:
                 self._stop_recording(f"steps are not recorded as graphs and run slower: {error}", storage)
             except (RuntimeError, MemoryError) as error:
-                if not out_of_memory(error):
-                    raise
+                if self._pool.idle or not out_of_memory(error):
+                    raise  # idle storages make room before anything is given up
                 self._stop_recording("no memory is left to record steps as graphs: they run slower", storage)
             else:
                 storage.steps[bucket, keys] = step
