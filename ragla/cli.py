@@ -20,6 +20,7 @@ from ragla.cli_answers import answers_app
 from ragla.cli_ask import ask
 from ragla.cli_bench import bench
 from ragla.cli_chat import chat
+from ragla.cli_eval import evaluate
 from ragla.cli_index import index, search
 from ragla.cli_models import config_app, models_app
 from ragla.errors import UsageError
@@ -77,6 +78,7 @@ app = typer.Typer(
 )
 for command in (index, search, ask, chat, bench):
     app.command()(command)
+app.command("eval")(evaluate)
 app.add_typer(answers_app, name="answers")
 app.add_typer(models_app, name="models")
 app.add_typer(config_app, name="config")

@@ -38,7 +38,7 @@ def load_questions(path: Path, limit: int | None = None) -> list[BenchQuestion]:
     questions = [_question(line) for line in read_lines(path, "--questions", FORM)]
     if not questions:
         raise UsageError(f"{path}: holds no questions", FORM)
-    _check_ids(path, questions)
+    check_ids(path, questions)
     return questions[:limit]
 
 
@@ -88,7 +88,8 @@ def _texts(record: dict[str, object], key: str, where: str) -> tuple[str, ...] |
     return tuple(value)
 
 
-def _check_ids(path: Path, questions: list[BenchQuestion]) -> None:
+def check_ids(path: Path, questions: list[BenchQuestion]) -> None:
+    """Raises UsageError where two questions have one id."""
     seen: set[str] = set()
     for question in questions:
         if question.id in seen:

@@ -114,6 +114,20 @@ class Retriever:
         scored.sort(key=lambda item: (-item.score, item.passage.id))
         return [item for item in scored[:top_k] if item.score >= floor]
 
+    def rankings(self, query: str, limit: int) -> dict[str, list[Passage]]:
+        """Up to ``limit`` passages by each way of searching alone and by both, best first."""
+        vector = self._embedder.encode_query(query)
+        with self._turn, self._store.transaction("DEFERRED") as connection:
+            self._refresh()
+            dense = [chunk_id for chunk_id, _ in self._dense.search(vector, limit)]
+            lexical = best_matches(connection, query_tokens(query), limit)
+            passages = {row["id"]: self._passage(row) for row in self._rows([*dense, *lexical])}
+        return {
+            "dense": [passages[chunk_id] for chunk_id in dense],
+            "lexical": [passages[chunk_id] for chunk_id in lexical],
+            "hybrid": [found.passage for found in self.search(query, limit)],
+        }
+
     def _refresh(self) -> None:
         """Load the vectors anew when another process has changed the index. Within a transaction."""
         generation = self._store.generation()
