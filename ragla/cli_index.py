@@ -15,17 +15,30 @@ from ragla.terminal import errors, index_progress, output, print_json, show_noti
 
 def index(
     folders: Annotated[
-        list[Path] | None, typer.Argument(help="Folders or files; none: those the index was made of.")
+        list[Path] | None, typer.Argument(help="Folders; none: those the index was made of.")
     ] = None,
     index_path: IndexFlag = None,
     profile: ProfileFlag = None,
     settings: SetFlag = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Read and embed everything anew.")] = False,
+    include: Annotated[
+        list[str] | None, typer.Option(help="Only files that match, such as '*.md'; may be repeated.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="Leave out what matches, such as 'drafts/'; may be repeated.")
+    ] = None,
+    hidden: Annotated[bool, typer.Option("--hidden", help="Names that begin with a dot too.")] = False,
+    no_ignore: Annotated[
+        bool, typer.Option("--no-ignore", help="Read what .gitignore and .raglaignore leave out.")
+    ] = False,
+    retry: Annotated[bool, typer.Option("--retry", help="Try again files that were skipped.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Make or update an index: reads what changed, drops what is gone.
 
-    [bold]ragla index ./docs[/]
+    What the flags choose is kept for a later `ragla index` that names no folder.
+
+    [bold]ragla index ./docs --exclude 'drafts/'[/]
     """
     from ragla import session
 
@@ -34,10 +47,16 @@ def index(
     embedder = session.open_embedder(loaded.profile)
     from ragla import render
     from ragla.earlier import forget_stale
-    from ragla.retrieve import index_folders
+    from ragla.retrieve import Selection, index_folders
 
+    chosen = Selection(tuple(include or ()), tuple(exclude or ()), hidden, not no_ignore)
+    # Without a folder and without a flag the folders are read as they were before.
+    selection = chosen if folders or chosen != Selection() else None
     with index_progress(quiet=as_json) as on_event:
-        report = index_folders(roots, place, loaded.profile.retrieve, embedder, on_event, rebuild=rebuild)
+        report = index_folders(
+            roots, place, loaded.profile.retrieve, embedder, on_event,
+            rebuild=rebuild, selection=selection, retry=retry,
+        )  # fmt: skip
     dropped, problem = forget_stale(place)
     if as_json:
         print_json(render.index_json(report, str(place)))

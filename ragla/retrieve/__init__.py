@@ -7,6 +7,7 @@ from ragla.retrieve.embed import Embedder, SentenceEmbedder
 from ragla.retrieve.indexer import IndexReport, index_folders, indexed_digests, indexed_roots
 from ragla.retrieve.passage import Passage, ScoredPassage
 from ragla.retrieve.retriever import Retriever
+from ragla.retrieve.selection import Selection
 
 __all__ = [
     "Embedder",
@@ -14,6 +15,7 @@ __all__ = [
     "Passage",
     "Retriever",
     "ScoredPassage",
+    "Selection",
     "SentenceEmbedder",
     "index_folders",
     "indexed_digests",

@@ -14,6 +14,7 @@ from ragla.retrieve.embed import Embedder
 from ragla.retrieve.events import Event, OnEvent
 from ragla.retrieve.layout import current_database, discard, make_current, next_database, writing
 from ragla.retrieve.read import MAX_BYTES, READERS
+from ragla.retrieve.selection import EVERYTHING, Selection, remember, selections
 from ragla.retrieve.store import Store
 from ragla.retrieve.update import Update
 from ragla.retrieve.walk import resolve_roots
@@ -80,12 +81,16 @@ def index_folders(
     *,
     rebuild: bool = False,
     max_bytes: int = MAX_BYTES,
+    selection: Selection | None = None,
+    retry: bool = False,
 ) -> IndexReport:
     """Bring the index in ``index_dir`` up to date with ``roots``; folders it holds besides stay as they are.
 
     A file counts as unchanged while size, modification time, change time and inode are; otherwise its
     content hash decides. ``rebuild`` makes a new index beside the old one and replaces it at the end.
-    Interrupted, the run leaves what was stored, and the next goes on from there.
+    Interrupted, the run leaves what was stored, and the next goes on from there. ``selection`` says which
+    files of ``roots`` are wanted; None: those that were when they were last indexed. A skipped file is tried
+    again when it changes, or with ``retry``.
 
     Raises UsageError for a missing root or settings that do not fit the embedder, IndexLocked when
     another process writes, IndexUnusable when the index was made otherwise, RaglaError on a full disk.
@@ -95,9 +100,12 @@ def index_folders(
     chunker = Chunker(embedder, settings.chunk_tokens, settings.chunk_overlap)
     index_dir = Path(index_dir).resolve()
     with writing(index_dir):
+        chosen = _selections(index_dir, folders, selection)
         store = _open(index_dir, fingerprint_of(settings, embedder), rebuild)
         try:
-            update = Update(store, chunker, embedder, settings, on_event, max_bytes)
+            if chosen != selections(store):
+                remember(store, chosen)
+            update = Update(store, chunker, embedder, settings, on_event, max_bytes, chosen, retry)
             update.run(folders, index_dir)
             total = store.passage_count()
         finally:
@@ -107,6 +115,24 @@ def index_folders(
         update.indexed, update.unchanged, update.removed, tuple(update.skipped), tuple(update.remarks),
         update.embedded, total, time.monotonic() - started,
     )  # fmt: skip
+
+
+def _selections(
+    index_dir: Path, folders: Sequence[Path], selection: Selection | None
+) -> dict[Path, Selection]:
+    """The selections of all folders of the index that do not want everything, with those now chosen."""
+    try:
+        store = Store.read(index_dir)
+    except IndexUnusable:  # none yet, or a damaged one that is about to be replaced
+        made: dict[Path, Selection] = {}
+    else:
+        try:
+            made = selections(store)
+        finally:
+            store.close()
+    if selection is not None:
+        made |= dict.fromkeys(folders, selection)
+    return {root: chosen for root, chosen in made.items() if chosen != EVERYTHING}
 
 
 def _open(index_dir: Path, fingerprint: dict[str, str], rebuild: bool) -> Store:

@@ -20,8 +20,9 @@ _LONGEST = 100_000
 class Segment:
     """``text[start:end]``, with the names of the headings above it.
 
-    ``text[start:body]`` is headings that ``path`` has all of, so that a chunk may do without them. ``level`` is how deep it lies. ``table`` is set when
-    all of it is one table. ``joins``: a chunk may hold the end of the segment before and this one.
+    ``text[start:body]`` is headings that ``path`` has all of, so that a chunk may do without them. ``level``
+    is how deep it lies. ``table`` is set when all of it is one table. ``joins``: a chunk may hold the end of
+    the segment before and this one.
     """
 
     start: int

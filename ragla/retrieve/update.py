@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from ragla.retrieve.events import (
 )
 from ragla.retrieve.faults import disk_full
 from ragla.retrieve.read import Document, NotIndexable, read_document
+from ragla.retrieve.selection import Selection
 from ragla.retrieve.store import FileRecord, IndexedFile, Store
 from ragla.retrieve.walk import FoundFile, Unreached, walk
 
@@ -61,6 +62,7 @@ class Update:
     def __init__(
         self, store: Store, chunker: Chunker, embedder: Embedder,
         settings: RetrieveSettings, on_event: OnEvent, max_bytes: int,
+        selections: Mapping[Path, Selection] | None = None, retry: bool = False,
     ) -> None:  # fmt: skip
         self._store = store
         self._chunker = chunker
@@ -68,6 +70,8 @@ class Update:
         self._settings = settings
         self._on_event = on_event
         self._max_bytes = max_bytes
+        self._selections = selections
+        self._retry = retry
         self._known = store.files()
         self._pending = _Pending()
         self.embedded = 0
@@ -79,8 +83,7 @@ class Update:
         """Drop what is gone, then read, embed and store what is new or changed, batch by batch."""
         found, unreached = self._walk(folders, index_dir)
         self._drop_gone(folders, found, unreached)
-        to_read = [file for file in found if not self._is_unchanged(file)]
-        self.unchanged = len(found) - len(to_read)
+        to_read = [file for file in found if not self._is_as_known(file)]
         self._on_event(FilesFound(len(found), len(to_read)))
         for file in to_read:
             self._take(file)
@@ -92,7 +95,7 @@ class Update:
     def _walk(self, folders: list[Path], index_dir: Path) -> tuple[list[FoundFile], list[Unreached]]:
         found: list[FoundFile] = []
         unreached: list[Unreached] = []
-        for item in walk(folders, excluded=index_dir):
+        for item in walk(folders, index_dir, self._selections):
             if isinstance(item, FoundFile):
                 found.append(item)
             else:
@@ -116,14 +119,27 @@ class Update:
         for absolute in gone:
             self._on_event(FileRemoved(absolute))
 
-    def _is_unchanged(self, file: FoundFile) -> bool:
+    def _is_as_known(self, file: FoundFile) -> bool:
+        """Count a file that looks as it did when it was read: as unchanged, or as skipped as before.
+
+        One that could not even be read tells nothing of itself, and is tried in every run.
+        """
         known = self._known.get(str(file.absolute))
-        if known is None or known.status != "indexed":
+        if known is None or known.sha256 is None or (known.status == "skipped" and self._retry):
             return False
         same = (known.size, known.mtime_ns, known.ctime_ns, known.inode) == (
             file.size, file.mtime_ns, file.ctime_ns, file.inode,
         )  # fmt: skip
-        return same and max(file.mtime_ns, file.ctime_ns) < known.read_ns - _CLOCK_TICK_NS
+        if not same or max(file.mtime_ns, file.ctime_ns) >= known.read_ns - _CLOCK_TICK_NS:
+            return False
+        self._count_known(known)
+        return True
+
+    def _count_known(self, known: FileRecord) -> None:
+        if known.status == "indexed":
+            self.unchanged += 1
+        else:
+            self._skip(known.absolute, known.reason or "")
 
     def _take(self, file: FoundFile) -> None:
         """Read a file and cut it; what cannot be read is noted and the run goes on."""
@@ -133,41 +149,46 @@ class Update:
             raw = self._bytes(file)
         except OSError as error:
             # Its old passages stay: an unreachable share must not empty the index.
-            self._skip(record.absolute, f"cannot be read: {error.strerror}")
-            if known is None:
-                self._pending.skipped.append(replace(record, status="skipped", reason=error.strerror))
+            gone = isinstance(error, FileNotFoundError)
+            reason = "vanished before it was read" if gone else f"cannot be read: {error.strerror}"
+            self._skip(record.absolute, reason)
+            if known is None and not gone:
+                self._pending.skipped.append(replace(record, status="skipped", reason=reason))
             return
-        except NotIndexable as reason:
-            self._give_up(record, str(reason))
+        except NotIndexable as refused:
+            self._give_up(record, str(refused))
             return
         record = replace(record, sha256=hashlib.sha256(raw).hexdigest())
-        if known is not None and known.status == "indexed" and known.sha256 == record.sha256:
-            self._pending.touched.append(
-                replace(record, root=known.root, path=known.path, reason=known.reason)
-            )
-            self.unchanged += 1
-            return
+        if known is not None and known.sha256 == record.sha256:
+            record = replace(record, root=known.root, path=known.path)
+            if known.status == "indexed" or not self._retry:
+                record = replace(record, status=known.status, reason=known.reason)
+                self._pending.touched.append(record)
+                self._count_known(known)
+                return
         self._cut(record, raw)
 
     def _bytes(self, file: FoundFile) -> bytes:
         """The content, of at most ``max_bytes`` even when the file grows meanwhile."""
-        with file.absolute.open("rb") as opened:
-            raw = opened.read(self._max_bytes + 1)
-        if len(raw) > self._max_bytes:
-            size = max(file.size, len(raw))
+        raw = b""
+        if file.size <= self._max_bytes:
+            with file.absolute.open("rb") as opened:
+                raw = opened.read(self._max_bytes + 1)
+        size = max(file.size, len(raw))
+        if size > self._max_bytes:
             raise NotIndexable(f"too large: {size:,} bytes, the limit is {self._max_bytes:,}")
         return raw
 
     def _cut(self, record: FileRecord, raw: bytes) -> None:
         try:
             document = read_document(record.path, raw)
+            chunks = self._chunker.chunks(document)
         except NotIndexable as reason:
             self._give_up(record, str(reason))
             return
         except Exception as error:  # parsers meet hostile files; none may end the run
             self._give_up(record, f"cannot be parsed ({type(error).__name__})")
             return
-        chunks = self._chunker.chunks(document)
         if document.remark:
             self.remarks.append((record.absolute, document.remark))
         self._pending.files.append((replace(record, reason=document.remark), document, chunks))
@@ -175,8 +196,11 @@ class Update:
 
     def _give_up(self, record: FileRecord, reason: str) -> None:
         known = self._known.get(record.absolute)
-        if known is None or (known.status, known.reason) != ("skipped", reason):
-            self._pending.skipped.append(replace(record, status="skipped", reason=reason))
+        record = replace(record, status="skipped", reason=reason)
+        if known is not None and (known.status, known.reason) == ("skipped", reason):
+            self._pending.touched.append(record)
+        else:
+            self._pending.skipped.append(record)
         self._skip(record.absolute, reason)
 
     def _skip(self, path: str, reason: str) -> None:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pathspec import GitIgnoreSpec
 
 from ragla.errors import UsageError
+from ragla.retrieve.decoding import neutralise
+from ragla.retrieve.selection import EVERYTHING, Selection
 
 IGNORE_FILES = (".gitignore", ".raglaignore")
+# What tools keep for themselves; not even ``--hidden`` means these.
+_NEVER = frozenset({".git", ".hg", ".svn", ".jj", ".ragla"})
 
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A regular file; ``path`` is POSIX and relative to ``root``."""
+    """A regular file; ``path`` is POSIX, relative to ``root`` and for people: without control characters."""
 
     root: Path
     path: str
@@ -76,6 +80,21 @@ def _ignore_spec(lines: list[str]) -> GitIgnoreSpec | None:
     return GitIgnoreSpec.from_lines(patterns) if patterns else None
 
 
+def _rules_above(root: Path) -> _Rules:
+    """The rules of the folders between the top of the repository that holds ``root`` and ``root``.
+
+    A folder that they ignore was named by the user all the same; then they say nothing about what is in it.
+    """
+    top = next((folder for folder in root.parents if (folder / ".git").exists()), None)
+    if top is None or (root / ".git").exists():
+        return _Rules()
+    rules = _Rules()
+    for folder in reversed([folder for folder in root.parents if folder.is_relative_to(top)]):
+        rules = rules.extended(folder)
+    inside = [folder for folder in (root, *root.parents) if folder != top and folder.is_relative_to(top)]
+    return _Rules() if any(rules.ignore(folder, is_folder=True) for folder in inside) else rules
+
+
 def resolve_roots(roots: Sequence[Path]) -> list[Path]:
     """The folders to walk, absolute, without repeats.
 
@@ -94,15 +113,20 @@ def resolve_roots(roots: Sequence[Path]) -> list[Path]:
     return list(resolved)
 
 
-def walk(roots: Sequence[Path], excluded: Path | None = None) -> Iterator[FoundFile | Unreached]:
+def walk(
+    roots: Sequence[Path],
+    excluded: Path | None = None,
+    selections: Mapping[Path, Selection] | None = None,
+) -> Iterator[FoundFile | Unreached]:
     """Yield every document-like file below ``roots`` (resolved folders), in a stable order.
 
-    Hidden names, what ignore files name, and ``excluded`` (the index itself) are passed over in silence.
-    A file below two of the roots is yielded once.
+    Hidden names, what ignore files name, what the root's selection leaves out and ``excluded`` (the index
+    itself) are passed over in silence. A file below two of the roots is yielded once.
     """
     state = _Walk(excluded)
     for root in roots:
-        yield from state.folder(root, root, _Rules())
+        state.select((selections or {}).get(root, EVERYTHING))
+        yield from state.folder(root, root, _rules_above(root))
         yield from state.follow_links(root)
 
 
@@ -112,6 +136,16 @@ class _Walk:
     folders_seen: set[tuple[int, int]] = field(default_factory=set)
     files_seen: set[Path] = field(default_factory=set)
     links: list[Path] = field(default_factory=list)
+    selection: Selection = EVERYTHING
+    included: GitIgnoreSpec | None = None
+    left_out: GitIgnoreSpec | None = None
+
+    def select(self, selection: Selection) -> None:
+        """Walk the next root with this selection."""
+        self.selection = selection
+        self.folders_seen.clear()  # what another root's selection left out may be in this one's
+        self.included = selection.spec(selection.include)
+        self.left_out = selection.spec(selection.exclude)
 
     def folder(self, root: Path, start: Path, rules: _Rules) -> Iterator[FoundFile | Unreached]:
         pending = [(start, rules)]
@@ -121,7 +155,7 @@ class _Walk:
             if isinstance(entries, Unreached):
                 yield entries
                 continue
-            inner = outer.extended(folder)
+            inner = outer.extended(folder) if self.selection.ignore else _Rules()
             below: list[tuple[Path, _Rules]] = []
             for entry in entries:
                 found = self._visit(root, Path(entry.path), entry, inner)
@@ -147,11 +181,13 @@ class _Walk:
         self, root: Path, path: Path, entry: os.DirEntry[str], rules: _Rules
     ) -> FoundFile | Unreached | Path | None:
         """A file to yield, a folder to enter later (as Path), a problem, or nothing."""
-        if entry.name.startswith(".") or path == self.excluded:
+        if entry.name.startswith(".") and (not self.selection.hidden or entry.name in _NEVER):
+            return None
+        if path == self.excluded:
             return None
         try:
             is_folder = entry.is_dir(follow_symlinks=False)
-            if rules.ignore(path, is_folder):
+            if rules.ignore(path, is_folder) or self._unwanted(root, path, is_folder):
                 return None
             if entry.is_symlink():
                 self.links.append(path)
@@ -159,6 +195,15 @@ class _Walk:
             return path if is_folder else self._file(root, path, entry.stat(follow_symlinks=False))
         except OSError as error:
             return Unreached(path, f"cannot be read: {error.strerror}")
+
+    def _unwanted(self, root: Path, path: Path, is_folder: bool) -> bool:
+        """Whether the selection leaves it out; a folder is entered for what in it may be included."""
+        relative = path.relative_to(root).as_posix() + ("/" if is_folder else "")
+        if self.left_out is not None and self.left_out.check_file(relative).include:
+            return True
+        if is_folder or self.included is None:
+            return False
+        return not self.included.check_file(relative).include
 
     def _file(self, root: Path, path: Path, status: os.stat_result) -> FoundFile | Unreached | None:
         if not stat.S_ISREG(status.st_mode):
@@ -169,7 +214,7 @@ class _Walk:
             return None
         self.files_seen.add(path)
         return FoundFile(
-            root, path.relative_to(root).as_posix(), path,
+            root, neutralise(path.relative_to(root).as_posix()), path,
             status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino,
         )  # fmt: skip
 
@@ -180,6 +225,8 @@ class _Walk:
             target = self._target(root, link)
             if isinstance(target, Unreached):
                 yield target
+            elif self._unwanted(root, target, target.is_dir()):
+                continue
             elif target.is_dir():
                 yield from self.folder(root, target, _Rules())
             elif target not in self.files_seen and (found := self._file(root, target, target.stat())):
@@ -195,6 +242,8 @@ class _Walk:
             return Unreached(link, "link leads out of the folder")
         if self.excluded is not None and target.is_relative_to(self.excluded):
             return Unreached(link, "link leads into the index")
+        if not _NEVER.isdisjoint(target.relative_to(root).parts):
+            return Unreached(link, "link leads into what a tool keeps for itself")
         return target
 
 

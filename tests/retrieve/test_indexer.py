@@ -20,6 +20,7 @@ from ragla.retrieve import IndexReport, Retriever
 from ragla.retrieve import update as update_module
 from ragla.retrieve.events import BatchStored, Event, FileRead, FilesFound
 from ragla.retrieve.layout import current_database
+from ragla.retrieve.selection import Selection
 
 Index = Callable[..., IndexReport]
 Found = Callable[[str], list[str]]
@@ -135,7 +136,7 @@ def test_a_file_that_vanishes_or_breaks_the_parser(
 
     monkeypatch.setattr(update_module, "read_document", explode)
     reasons = {Path(path).name: reason for path, reason in index(on_event=vanish).skipped}
-    assert reasons["travel.md"] == "cannot be read: No such file or directory"
+    assert reasons["travel.md"] == "vanished before it was read"
     assert reasons["boats.txt"] == "cannot be parsed (RecursionError)"
 
 
@@ -313,3 +314,48 @@ def test_an_index_inside_the_folder_is_not_read(index: Index, folder: Path) -> N
     index(index_dir=folder / "my-index")
     assert index(index_dir=folder / "my-index").unchanged == 3
     shutil.rmtree(folder / "my-index")
+
+
+def test_what_was_chosen_is_kept_for_runs_that_do_not_say(
+    index: Index, folder: Path, tmp_path: Path, found: Found
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "zebra.md").write_text("A zebra.", encoding="utf-8")
+    (other / "giraffe.txt").write_text("A giraffe.", encoding="utf-8")
+    assert index(selection=Selection(exclude=("guides/",))).indexed == 2
+    assert index([other], selection=Selection(include=("*.md",))).indexed == 1
+    report = index([folder, other])
+    assert (report.unchanged, report.indexed, report.removed) == (3, 0, 0)
+    assert index([folder, other], rebuild=True).indexed == 3
+    assert not found("boats pier")
+    assert index([other], selection=Selection()).indexed == 1
+    assert index([folder, other]).unchanged == 4
+    narrower = index(selection=Selection(include=("*.md",), exclude=("差旅.md",)))
+    assert (narrower.unchanged, narrower.removed) == (1, 1)
+
+
+def test_a_skipped_file_is_read_again_when_it_changes_or_on_request(
+    index: Index, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad = folder / "bad.bin"
+    bad.write_bytes(bytes(range(256)) * 3)
+    read: list[str] = []
+    real = update_module.read_document
+
+    def listening(name: str, raw: bytes) -> object:
+        read.append(name)
+        return real(name, raw)
+
+    monkeypatch.setattr(update_module, "read_document", listening)
+    time.sleep(0.02)
+    for expected, more in ((1, {}), (0, {}), (1, {"retry": True}), (0, {})):
+        read.clear()
+        assert [reason for _, reason in index(**more).skipped] == ["binary file"]
+        assert read.count("bad.bin") == expected
+    os.utime(bad)
+    read.clear()
+    assert len(index().skipped) == 1
+    assert read == []  # touched, the same bytes
+    bad.write_text("readable now", encoding="utf-8")
+    assert index().indexed == 1

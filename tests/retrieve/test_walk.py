@@ -6,11 +6,18 @@ from pathlib import Path
 import pytest
 
 from ragla.errors import UsageError
+from ragla.retrieve.selection import Selection
 from ragla.retrieve.walk import FoundFile, Unreached, resolve_roots, walk
 
 
 def paths(*roots: Path, excluded: Path | None = None) -> list[str]:
     return [item.path for item in walk(resolve_roots(roots), excluded) if isinstance(item, FoundFile)]
+
+
+def chosen(root: Path, **selection: object) -> list[str]:
+    (root,) = resolve_roots([root])
+    found = walk([root], selections={root: Selection(**selection)})
+    return [item.path for item in found if isinstance(item, FoundFile)]
 
 
 def reasons(*roots: Path) -> dict[str, str]:
@@ -120,3 +127,66 @@ def test_a_root_that_is_no_folder_is_an_error(tmp_path: Path, name: str) -> None
 def test_no_root_is_an_error() -> None:
     with pytest.raises(UsageError, match="no folder"):
         resolve_roots([])
+
+
+def test_what_is_included_and_excluded(tmp_path: Path) -> None:
+    for name in ("a.md", "b.txt", "sub/c.md", "sub/d.txt", "drafts/e.md", "sub/drafts/f.md"):
+        write(tmp_path / name)
+    assert chosen(tmp_path, include=("*.md",), exclude=("/drafts/",)) == [
+        "a.md",
+        "sub/c.md",
+        "sub/drafts/f.md",
+    ]
+    assert chosen(tmp_path, include=("sub/",)) == ["sub/c.md", "sub/d.txt", "sub/drafts/f.md"]
+    assert chosen(tmp_path, exclude=("drafts/", "*.txt")) == ["a.md", "sub/c.md"]
+    assert chosen(tmp_path, exclude=("*.txt", "!b.txt", "*.md")) == ["b.txt"]
+
+
+@pytest.mark.parametrize("pattern", ["", "#", "!"])
+def test_a_pattern_without_meaning_is_an_error(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(UsageError, match="is no pattern"):
+        chosen(tmp_path, include=(pattern,))
+
+
+def test_hidden_names_but_not_what_tools_keep(tmp_path: Path) -> None:
+    for name in (".env.md", ".github/a.md", ".git/config", ".ragla/current", "sub/.git/config"):
+        write(tmp_path / name)
+    (tmp_path / "config.md").symlink_to(tmp_path / ".git/config")
+    assert chosen(tmp_path, hidden=True) == [".env.md", ".github/a.md"]
+    assert reasons(tmp_path) == {"config.md": "link leads into what a tool keeps for itself"}
+
+
+def test_ignore_files_can_be_passed_over(tmp_path: Path) -> None:
+    write(tmp_path / ".gitignore", "*.log\n")
+    write(tmp_path / "sub/.raglaignore", "*\n")
+    write(tmp_path / "sub/a.log")
+    assert chosen(tmp_path) == []
+    assert chosen(tmp_path, ignore=False) == ["sub/a.log"]
+
+
+def test_rules_of_the_repository_above_hold_below_it(tmp_path: Path) -> None:
+    (tmp_path / "repo/.git").mkdir(parents=True)
+    write(tmp_path / ".gitignore", "*\n")  # above the repository: none of its rules
+    write(tmp_path / "repo/.gitignore", "*.log\nbuild/\n/docs/private.md\n")
+    for name in ("docs/a.log", "docs/a.md", "docs/private.md", "build/out.md"):
+        write(tmp_path / "repo" / name)
+    assert paths(tmp_path / "repo/docs") == ["a.md"]
+    assert paths(tmp_path / "repo/build") == ["out.md"]  # named by the user: not for the ignore file to say
+
+
+def test_a_name_cannot_command_a_terminal(tmp_path: Path) -> None:
+    write(tmp_path / "a\x1b[31m\nb.md")
+    (found,) = [item for item in walk([tmp_path]) if isinstance(item, FoundFile)]
+    assert found.path == "a [31m\nb.md"
+    assert found.absolute.is_file()
+
+
+def test_an_excluded_folder_may_be_a_root_of_its_own(tmp_path: Path) -> None:
+    write(tmp_path / "a.md")
+    write(tmp_path / "sub/b.md")
+    roots = resolve_roots([tmp_path, tmp_path / "sub"])
+    found = walk(roots, selections={roots[0]: Selection(exclude=("sub/",))})
+    assert [(item.root, item.path) for item in found if isinstance(item, FoundFile)] == [
+        (roots[0], "a.md"),
+        (roots[1], "b.md"),
+    ]

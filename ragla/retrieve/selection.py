@@ -1,0 +1,68 @@
+"""Which files of a folder a user wants indexed, and how an index remembers it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pathspec import GitIgnoreSpec
+
+from ragla.errors import UsageError
+from ragla.retrieve.faults import database_errors
+
+if TYPE_CHECKING:
+    from ragla.retrieve.store import Store
+
+_KEY = "selections"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Patterns are those of .gitignore, relative to the folder.
+
+    ``include``: when there are any, files that match none are left out. ``exclude``: files and folders left
+    out. ``hidden``: names that begin with a dot too. ``ignore``: heed .gitignore and .raglaignore.
+    """
+
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    hidden: bool = False
+    ignore: bool = True
+
+    def spec(self, patterns: Sequence[str]) -> GitIgnoreSpec | None:
+        """The patterns ready to be matched. Raises UsageError for one that makes no sense."""
+        for pattern in patterns:
+            try:
+                known = GitIgnoreSpec.from_lines([pattern])
+            except ValueError:
+                known = None
+            if known is None or not any(one.include is not None for one in known.patterns):
+                raise UsageError(f"{pattern!r} is no pattern", hint="patterns look like '*.md' or 'drafts/'")
+        return GitIgnoreSpec.from_lines(patterns) if patterns else None
+
+
+EVERYTHING = Selection()
+
+
+def selections(store: Store) -> dict[Path, Selection]:
+    """What the folders of an index were indexed with, for those where it was not the default."""
+    query = "SELECT value FROM meta WHERE key = ?"
+    with database_errors(store.database):
+        row = store.connection.execute(query, (_KEY,)).fetchone()
+    return {Path(root): _selection(made) for root, made in (json.loads(row[0]) if row else {}).items()}
+
+
+def _selection(made: dict[str, Any]) -> Selection:
+    return Selection(tuple(made["include"]), tuple(made["exclude"]), made["hidden"], made["ignore"])
+
+
+def remember(store: Store, made: Mapping[Path, Selection]) -> None:
+    """Keep what folders are indexed with, for runs that do not say."""
+    kept = {str(root): asdict(chosen) for root, chosen in made.items() if chosen != EVERYTHING}
+    with store.transaction() as connection:
+        connection.execute(
+            "INSERT OR REPLACE INTO meta VALUES (?, ?)", (_KEY, json.dumps(kept, sort_keys=True))
+        )
