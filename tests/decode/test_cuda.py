@@ -97,7 +97,7 @@ def test_padded_rows_are_the_eager_backends(pair: Callable[[str], Backends], fam
             torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen2-window", "mistral", "gpt2", "gpt_oss"])
+@pytest.mark.parametrize("family", ["llama", "qwen2-window", "mistral", "gpt2"])
 @few(33)
 @given(
     prompt=st.lists(st.integers(3, 119), min_size=1, max_size=50),
