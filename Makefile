@@ -33,8 +33,8 @@ test: models
 	$(BIN)/python -m pytest
 
 check: setup
-	$(BIN)/ruff check ragla tests hatch_build.py
-	$(BIN)/ruff format --check ragla tests hatch_build.py
+	$(BIN)/ruff check ragla tests scripts hatch_build.py
+	$(BIN)/ruff format --check ragla tests scripts hatch_build.py
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
