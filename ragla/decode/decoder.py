@@ -46,8 +46,8 @@ def lookahead(
     The drafter has begun with the prompt. ``cost`` says how many nodes a step is worth; without it the
     whole budget is verified. ``observe`` sees every draft tree with its accepted nodes. ``kept`` may hold
     what the prompt begins with. Near-ties up to ``tie``, see ``ragla.decode.ties``, are decided by a pass
-    over a single row. It attends to rows that drafts have left in the cache, with their own rounding: in
-    half precision fewer answers then differ from the plain loop's, not none.
+    over a single row. It attends to rows that drafts have left in the cache, with their own rounding, so
+    in half precision an answer can still differ from the plain loop's.
     """
     limits = limits or DraftLimits()
     kept = kept or PromptCache(reuse=False)
