@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-# no multiply-add in one rounding unless it is written: results are to be the same on every compiler
+# no multiply-add in one rounding unless it is written: the drafting core's doubles are those of its twins
 UNIX_FLAGS = ["-std=c11", "-ffp-contract=off"]
 MSVC_FLAGS = ["/std:c11", "/O2", "/fp:precise"]
 
