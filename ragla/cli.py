@@ -21,8 +21,9 @@ from ragla.cli_ask import ask
 from ragla.cli_bench import bench
 from ragla.cli_chat import chat
 from ragla.cli_eval import evaluate
-from ragla.cli_index import index, search
+from ragla.cli_index import index
 from ragla.cli_models import config_app, models_app
+from ragla.cli_search import search, why_not
 from ragla.errors import UsageError
 from ragla.failure import INTERRUPTION, Failure, is_control_flow
 from ragla.terminal import JsonForm, print_json
@@ -78,6 +79,7 @@ app = typer.Typer(
 )
 for command in (index, search, ask, chat, bench):
     app.command()(command)
+app.command("why-not")(why_not)
 app.command("eval")(evaluate)
 app.add_typer(answers_app, name="answers")
 app.add_typer(models_app, name="models")

@@ -1,4 +1,4 @@
-"""``ragla index`` and ``ragla search``: what the documents say, before any model answers."""
+"""``ragla index``: documents become passages that can be searched."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Annotated
 
 import typer
 
-from ragla.errors import NothingRelevant
 from ragla.flags import IndexFlag, JsonFlag, ProfileFlag, SetFlag, load_profile
-from ragla.question_file import question_text
-from ragla.terminal import errors, index_progress, output, print_json, show_notice
+from ragla.terminal import errors, index_progress, print_json, show_notice
 
 
 def index(
@@ -79,39 +77,3 @@ def index_roots(folders: list[Path] | None, index_path: str | None) -> tuple[lis
 
     place = session.find_index(index_path, Path.cwd())
     return indexed_roots(place), place
-
-
-def search(
-    query: Annotated[str | None, typer.Argument(help="What to look for; - reads it from stdin.")] = None,
-    index_path: IndexFlag = None,
-    profile: ProfileFlag = None,
-    settings: SetFlag = None,
-    top_k: Annotated[int | None, typer.Option("--top-k", "-k", help="How many passages.")] = None,
-    as_json: JsonFlag = False,
-) -> None:
-    """Show the passages a question finds, without an answer.
-
-    [bold]ragla search 'hotel limit in Paris'[/]
-    """
-    from ragla import session
-
-    loaded = load_profile(profile, settings, {"retrieve.top_k": top_k})
-    text = question_text(query)
-    place = session.find_index(index_path, Path.cwd())
-    retriever = session.open_retriever(loaded.profile, place)
-    from ragla import render
-
-    options = loaded.profile.retrieve
-    found = retriever.search(text, options.top_k, options.relevance_floor)
-    if as_json:
-        passages = [render.passage_json(scored) for scored in found]
-        print_json({"schema": "ragla.search/1", "query": text, "passages": passages})
-    console = output()
-    for number, scored in enumerate([] if as_json else found, 1):
-        for line in render.passage_lines(number, scored):
-            console.print(line, soft_wrap=not console.is_terminal)
-        console.print()
-    if not found:
-        if not as_json:
-            errors().print("no passage is relevant enough", style="yellow")
-        raise typer.Exit(NothingRelevant.exit_code)

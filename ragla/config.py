@@ -30,7 +30,7 @@ class RetrieveSettings(_Section):
     faiss_index: str = Field(default="Flat", description="faiss.index_factory string.")
     top_k: int = Field(default=4, ge=1, le=100, description="Passages handed to the prompt.")
     relevance_floor: float = Field(
-        default=0.27,
+        default=0.22,
         ge=-1.0,
         le=1.0,
         description="Passages scoring below are not relevant; none left: not answered.",

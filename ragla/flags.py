@@ -30,6 +30,17 @@ ModelFlag = Annotated[
     str | None, typer.Option("--model", "-m", help="The model that answers: name, folder, .gguf or hub id.")
 ]
 
+PathFlag = Annotated[
+    list[str] | None,
+    typer.Option("--path", metavar="GLOB", help="Only documents that match, as in .gitignore: 'guides/'."),
+]
+TypeFlag = Annotated[
+    list[str] | None, typer.Option("--type", metavar="TYPE", help="Only documents of a type: md, pdf, html.")
+]
+ExplainFlag = Annotated[
+    bool, typer.Option("--explain", help="Show how each passage was scored, and what was left out.")
+]
+
 
 def load_profile(
     profile: str | None, settings: list[str] | None, flags: dict[str, Any] | None = None

@@ -52,6 +52,9 @@ def passage_lines(number: int, found: ScoredPassage) -> Iterable[Text]:
     if passage.title:
         yield Text(one_line(passage.title), style="italic")
     yield Text(safe(passage.text.strip()))
+    for copy in found.copies:
+        same = place(copy.path, copy.first_line, copy.last_line)
+        yield Text(f"the same: {one_line(same)}", style="dim")
 
 
 def passage_json(found: ScoredPassage) -> dict[str, Any]:
@@ -67,6 +70,10 @@ def passage_json(found: ScoredPassage) -> dict[str, Any]:
         "score": found.score,
         "dense": found.dense,
         "lexical": found.lexical,
+        "copies": [
+            {"path": copy.path, "first_line": copy.first_line, "last_line": copy.last_line}
+            for copy in found.copies
+        ],
     }
 
 

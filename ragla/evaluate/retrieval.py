@@ -63,11 +63,13 @@ def evaluate_retrieval(
     for number, question in enumerate(questions, 1):
         on_progress(number, len(questions), "searching")
         asked = question.asked
-        for mode, passages in retriever.rankings(asked.text, DEPTH).items():
+        found = retriever.explain(asked.text, DEPTH)
+        for mode, passages in retriever.rankings(found).items():
             its = ranks.setdefault(mode, {})
             if question.gold is not None:
                 its[asked.id] = rank(question.gold, passages)
-        outcomes.append((asked.id, question.answerable, not retriever.search(asked.text, 1, floor)))
+        refused = not any(scored.score >= floor for scored in found.kept)
+        outcomes.append((asked.id, question.answerable, refused))
     return RetrievalScores(ranks, outcomes)
 
 

@@ -66,11 +66,30 @@ class DenseIndex:
             ) from error
         return cls(index)
 
-    def search(self, query: Vectors, limit: int) -> list[tuple[int, float]]:
-        """The ``limit`` nearest to ``query`` (dimension,): (chunk id, cosine), best first."""
+    @property
+    def is_exact(self) -> bool:
+        """Whether every vector is compared, so that a search among some finds the best of them."""
+        import faiss
+
+        return isinstance(faiss.downcast_index(self._index.index), faiss.IndexFlat)
+
+    def search(
+        self, query: Vectors, limit: int, among: NDArray[np.int64] | None = None
+    ) -> list[tuple[int, float]]:
+        """The ``limit`` nearest to ``query`` (dimension,): (chunk id, cosine), best first.
+
+        ``among``: the only ids to look at, for an index that ``is_exact``.
+        """
+        import faiss
+
         if self.count == 0:
             return []
-        scores, ids = self._index.search(query.reshape(1, -1), min(limit, self.count))
+        chosen = None
+        if among is not None:
+            selector = faiss.IDSelectorBatch(among)  # FAISS holds no reference to it
+            chosen = faiss.SearchParameters()
+            chosen.sel = selector
+        scores, ids = self._index.search(query.reshape(1, -1), min(limit, self.count), params=chosen)
         return [(int(i), float(s)) for i, s in zip(ids[0], scores[0], strict=True) if i >= 0]
 
     def save(self, path: Path, generation: int, factory: str) -> DenseRecord:

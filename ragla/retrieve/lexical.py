@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import sqlite3
@@ -18,11 +19,20 @@ _IS_CJK = re.compile(rf"[{_CJK}]")
 
 # Question words and particles of Chinese: between them lie the words that a question is about.
 _ZH_FUNCTION_WORDS = re.compile(
-    "为什么|怎么样|什么|怎么|怎样|如何|为何|多少|多久|多大|多长|哪些|哪个|哪里|哪儿|几个|我们|可以|应该|需要"
+    "为什么|怎么样|怎么办|什么时候|什么|怎么|怎样|如何|为何|多少|多久|多大|多长|哪些|哪个|哪里|哪儿|几个|我们|可以|应该|需要"
     "|[哪谁几吗呢吧的了是在和与及或有被把将对从到由于而以我你他她它这那请会能要个就也都还]"
 )
 
+# Of passages; a word in more of them tells none apart, and costs most to look up.
+_EVERYWHERE = 0.25
+_LARGE = 10_000  # passages from which on that cost is felt
+
 TOKENIZE = "porter unicode61 remove_diacritics 2"
+
+
+def is_cjk(character: str) -> bool:
+    """Whether a character belongs to a script without spaces between words."""
+    return _IS_CJK.match(character) is not None
 
 
 def tokens(text: str) -> list[str]:
@@ -79,13 +89,33 @@ def word_weights(connection: sqlite3.Connection, query_tokens: Sequence[str]) ->
     return weights
 
 
-def best_matches(connection: sqlite3.Connection, query_tokens: Sequence[str], limit: int) -> list[int]:
-    """Chunk ids with any of the tokens, best BM25 first."""
+def telling(connection: sqlite3.Connection, weights: dict[str, float]) -> list[str]:
+    """The tokens to search for; of a large index without those that a quarter of the passages have."""
+    total = connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
+    least = math.log(1 + (1 - _EVERYWHERE) / _EVERYWHERE)
+    chosen = [token for token, weight in weights.items() if total < _LARGE or weight > least]
+    return chosen or list(weights)
+
+
+def best_matches(
+    connection: sqlite3.Connection,
+    query_tokens: Sequence[str],
+    limit: int,
+    among: Sequence[int] | None = None,
+) -> dict[int, float]:
+    """Chunk ids with any of the tokens and their BM25, best first; only those ``among``, if given."""
     if not query_tokens:
-        return []
-    query = "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rank LIMIT ?"
-    rows = connection.execute(query, (match_expression(query_tokens), limit))
-    return [int(row[0]) for row in rows]
+        return {}
+    inside = "" if among is None else "AND rowid IN (SELECT value FROM json_each(:among)) "
+    rows = connection.execute(
+        f"SELECT rowid, -rank FROM words WHERE words MATCH :tokens {inside}ORDER BY rank, rowid LIMIT :limit",
+        {
+            "tokens": match_expression(query_tokens),
+            "limit": limit,
+            "among": json.dumps(list(among or ())),
+        },
+    )
+    return {int(row[0]): float(row[1]) for row in rows}
 
 
 def coverage(

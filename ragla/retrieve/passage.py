@@ -32,10 +32,15 @@ class ScoredPassage:
     """A passage found for a question.
 
     ``score`` blends the two others and is what a relevance floor is held against. ``dense`` is the cosine
-    of question and passage, ``lexical`` the share of the question's weighty words the passage contains.
+    of question and passage, ``lexical`` how much of the question's weighty words the passage contains, and
+    how well by BM25. ``copies`` are passages that say the same elsewhere, ``joined`` the ids of the
+    neighbours it was made of, its own among them.
     """
 
     passage: Passage
     score: float
     dense: float
     lexical: float
+    copies: tuple[Passage, ...] = ()
+    joined: tuple[int, ...] = ()
+    reranked: float | None = None

@@ -2,47 +2,77 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import sqlite3
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ragla.errors import IndexUnusable
+from ragla.retrieve.blend import Evidence, blend
 from ragla.retrieve.dense import DenseIndex
+from ragla.retrieve.explanation import Explanation
 from ragla.retrieve.faults import database_errors
-from ragla.retrieve.lexical import best_matches, coverage, query_tokens, word_weights
+from ragla.retrieve.filters import Filters
+from ragla.retrieve.fold import select
+from ragla.retrieve.lexical import best_matches, coverage, query_tokens, telling, word_weights
 from ragla.retrieve.passage import Passage, ScoredPassage
+from ragla.retrieve.reliability import Reading, reading_for, readings
 from ragla.retrieve.store import Store
 
 if TYPE_CHECKING:
-    from ragla.retrieve.embed import Embedder
+    from ragla.retrieve.embed import Embedder, Vectors
 
 # How many passages each search hands to the blend.
-_POOL = 50
-# How much the dense score says when the embedder knows every word: best of 0.3 to 0.8 in both recall and
-# the distance between questions the documents answer and others.
-_DENSE_SHARE = 0.7
+POOL = 50
+NOTHING_EXCLUDED = Filters()
 # substr counts characters from 1; SQLite's characters are code points, as Python's are.
 _PASSAGES = """
-SELECT chunks.id, document_id, root, path, absolute, title, start, "end", first_line, last_line, page, vector,
+SELECT chunks.id, document_id, root, path, absolute, title, start, "end", first_line, last_line, page,
        substr(text, start + 1, "end" - start) AS text
 FROM chunks JOIN documents ON documents.id = document_id JOIN files ON files.id = document_id
-WHERE chunks.id IN ({})
+WHERE chunks.id IN (SELECT value FROM json_each(?))
 """
+_FILES = """
+SELECT root, path, absolute, status, reason, id, (SELECT count(*) FROM chunks WHERE document_id = files.id)
+FROM files ORDER BY absolute
+"""
+_OF_DOCUMENTS = "SELECT id FROM chunks WHERE document_id IN (SELECT value FROM json_each(?)) ORDER BY id"
+_VECTORS = "SELECT id, vector FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
+
+
+@dataclass(frozen=True)
+class FileState:
+    """A file the index knows: its path as shown, whether it was indexed or why not, its passages."""
+
+    path: str
+    absolute: str
+    status: str
+    reason: str | None
+    document_id: int
+    passages: int
 
 
 class Retriever:
-    """Searches one index. Safe to use from several threads, which take turns."""
+    """Searches one index. Safe to use from several threads, which take turns.
+
+    ``filters`` hold for every search that names none.
+    """
+
+    filters = NOTHING_EXCLUDED
 
     def __init__(self, store: Store, embedder: Embedder) -> None:
         self._store = store
         self._embedder = embedder
         self._turn = threading.Lock()
-        self._generation = -1
+        self._state: tuple[int, int | None] | None = None
         self._dense: DenseIndex
+        self._readings: dict[str, Reading] = {}
         self._labels: dict[str, str] = {}
         with database_errors(store.database):
             self._refresh()
@@ -80,11 +110,7 @@ class Retriever:
     def document_text(self, document_id: int) -> str:
         """The whole text of a document. Raises IndexUnusable when it is no longer in the index."""
         with self._turn, database_errors(self._store.database):
-            query = "SELECT text FROM documents WHERE id = ?"
-            row = self._store.connection.execute(query, (document_id,)).fetchone()
-        if row is None:
-            raise IndexUnusable("the document was changed or removed meanwhile", hint="ask again")
-        return str(row[0])
+            return self._text(document_id)
 
     def documents(self, document_ids: Iterable[int]) -> list[tuple[str, str]]:
         """Absolute path and SHA-256 of documents; one that was changed or removed since is missing."""
@@ -93,54 +119,132 @@ class Retriever:
             rows = [self._store.connection.execute(query, (row,)).fetchone() for row in document_ids]
         return [(row[0], row[1]) for row in rows if row is not None]
 
-    def search(self, query: str, top_k: int = 4, floor: float = -1.0) -> list[ScoredPassage]:
+    def search(
+        self, query: str, top_k: int = 4, floor: float = -1.0, filters: Filters | None = None
+    ) -> list[ScoredPassage]:
         """The ``top_k`` passages scoring at least ``floor``, best first; possibly none.
 
-        Scores lie in about [0, 1] whatever the language of the question.
+        Scores lie in about [0, 1] whatever the language of the question. Copies of a passage are folded
+        into it, neighbours joined. Raises UsageError where no document passes the filters.
+        """
+        return self.explain(query, top_k, floor, filters).kept
+
+    def explain(
+        self, query: str, top_k: int = 4, floor: float = -1.0, filters: Filters | None = None
+    ) -> Explanation:
+        """What a search finds, how each score came about, and what became of all that was ranked."""
+        vector = self._embedder.encode_query(query)
+        with self._turn, self._store.transaction("DEFERRED") as connection:
+            self._refresh()
+            evidence = self._evidence(query, vector)
+            weights = word_weights(connection, query_tokens(query))
+            words = telling(connection, weights)
+            among = self._among(self.filters if filters is None else filters)
+            size = max(POOL, top_k)
+            nearest = self._nearest(vector, size, among)
+            bm25 = best_matches(connection, words, size, among)
+            matched = list(bm25)
+            pool = list(dict.fromkeys([*nearest, *matched]))
+            bm25 |= best_matches(connection, words, size, [one for one in nearest if one not in bm25])
+            covered = coverage(connection, weights, pool)
+            parts = blend(pool, self._cosines(vector, pool), bm25, covered, evidence)
+            passages = self._passages(pool)
+            ranked = [
+                ScoredPassage(passages[part.chunk_id], part.score, part.cosine, part.lexical)
+                for part in parts
+            ]
+            kept, decisions = select(ranked, top_k, floor, functools.cache(self._text))
+        return Explanation(query, floor, evidence, weights, nearest, matched, parts, kept, decisions)
+
+    def rankings(self, found: Explanation) -> dict[str, list[Passage]]:
+        """The passages of a search by each way of searching alone and by both, best first."""
+        with self._turn, database_errors(self._store.database):
+            passages = self._passages([*found.by_cosine, *found.by_bm25])
+        return {
+            "dense": [passages[chunk_id] for chunk_id in found.by_cosine if chunk_id in passages],
+            "lexical": [passages[chunk_id] for chunk_id in found.by_bm25 if chunk_id in passages],
+            "hybrid": [scored.passage for scored in found.kept],
+        }
+
+    def files(self) -> list[FileState]:
+        """Every file the index knows, skipped ones too."""
+        with self._turn, database_errors(self._store.database):
+            self._refresh()
+            rows = self._store.connection.execute(_FILES).fetchall()
+        return [FileState(self._labels[row[0]] + row[1], *row[2:]) for row in rows]
+
+    def places(self, query: str, document_id: int) -> tuple[int, int | None]:
+        """At which place of the whole index, from 1, a document's best passage is: by cosine, by BM25.
+
+        None for a document with no word of the question. Raises IndexUnusable for one without passages.
         """
         vector = self._embedder.encode_query(query)
-        readable = self._embedder.readable_share(query)
         with self._turn, self._store.transaction("DEFERRED") as connection:
             self._refresh()
-            weights = word_weights(connection, query_tokens(query))
-            nearest = [chunk_id for chunk_id, _ in self._dense.search(vector, _POOL)]
-            pool = list(dict.fromkeys([*nearest, *best_matches(connection, list(weights), _POOL)]))
-            covered = coverage(connection, weights, pool)
-            found = [(self._passage(row), np.frombuffer(row["vector"], "<f4")) for row in self._rows(pool)]
-        scored = [
-            _scored(passage, float(passage_vector @ vector), covered[passage.id], readable)
-            for passage, passage_vector in found
+            rows = connection.execute("SELECT id FROM chunks WHERE document_id = ?", (document_id,))
+            ours = {int(row[0]) for row in rows}
+            by_cosine = self._nearest(vector, self._dense.count, None)
+            words = telling(connection, word_weights(connection, query_tokens(query)))
+            by_bm25 = list(best_matches(connection, words, self._dense.count))
+        places = [
+            next((at for at, chunk_id in enumerate(ranked, 1) if chunk_id in ours), None)
+            for ranked in (by_cosine, by_bm25)
         ]
-        scored.sort(key=lambda item: (-item.score, item.passage.id))
-        return [item for item in scored[:top_k] if item.score >= floor]
-
-    def rankings(self, query: str, limit: int) -> dict[str, list[Passage]]:
-        """Up to ``limit`` passages by each way of searching alone and by both, best first."""
-        vector = self._embedder.encode_query(query)
-        with self._turn, self._store.transaction("DEFERRED") as connection:
-            self._refresh()
-            dense = [chunk_id for chunk_id, _ in self._dense.search(vector, limit)]
-            lexical = best_matches(connection, query_tokens(query), limit)
-            passages = {row["id"]: self._passage(row) for row in self._rows([*dense, *lexical])}
-        return {
-            "dense": [passages[chunk_id] for chunk_id in dense],
-            "lexical": [passages[chunk_id] for chunk_id in lexical],
-            "hybrid": [found.passage for found in self.search(query, limit)],
-        }
+        if places[0] is None:
+            raise IndexUnusable("the document was changed or removed meanwhile", hint="ask again")
+        return places[0], places[1]
 
     def _refresh(self) -> None:
         """Load the vectors anew when another process has changed the index. Within a transaction."""
-        generation = self._store.generation()
-        if generation != self._generation:
+        record = self._store.dense_record()
+        state = (self._store.generation(), record.generation if record else None)
+        if state != self._state:
             self._dense = load_dense(self._store, self._embedder.dimension)
+            self._readings = readings(self._store)
             self._labels = root_labels(self._store.roots())
-            self._generation = generation
+            self._state = state
 
-    def _rows(self, ids: list[int]) -> list[sqlite3.Row]:
-        marks = ", ".join("?" * len(ids))
+    def _evidence(self, query: str, vector: Vectors) -> Evidence:
+        """How far the dense search can be believed for this question."""
+        readable = self._embedder.readable_share(query)
+        reading = reading_for(self._readings, query)
+        if reading is None:
+            return Evidence(readable, 1.0, 0.0)
+        return Evidence(readable, reading.found_again, max(0.0, reading.background(vector)))
+
+    def _among(self, filters: Filters) -> list[int] | None:
+        """Ids of the passages that filters let through; None where nothing is filtered."""
+        if not filters:
+            return None
+        connection = self._store.connection
+        files = connection.execute("SELECT id, root, path FROM files WHERE status = 'indexed'").fetchall()
+        documents = filters.document_ids([(row[0], row[2], self._labels[row[1]] + row[2]) for row in files])
+        rows = connection.execute(_OF_DOCUMENTS, (json.dumps(documents),))
+        return [int(row[0]) for row in rows]
+
+    def _nearest(self, vector: Vectors, limit: int, among: list[int] | None) -> list[int]:
+        """Chunk ids by cosine, best first; among few, all are compared where the FAISS index would not."""
+        if among is None or self._dense.is_exact:
+            chosen = None if among is None else np.array(among, dtype=np.int64)
+            return [chunk_id for chunk_id, _ in self._dense.search(vector, limit, chosen)]
+        cosines = self._cosines(vector, among)
+        return sorted(cosines, key=lambda chunk_id: (-cosines[chunk_id], chunk_id))[:limit]
+
+    def _cosines(self, vector: Vectors, ids: Sequence[int]) -> dict[int, float]:
+        rows = self._store.connection.execute(_VECTORS, (json.dumps(list(ids)),))
+        return {int(row[0]): float(np.frombuffer(row[1], "<f4") @ vector) for row in rows}
+
+    def _passages(self, ids: Sequence[int]) -> dict[int, Passage]:
         cursor = self._store.connection.cursor()
         cursor.row_factory = sqlite3.Row
-        return cursor.execute(_PASSAGES.format(marks), ids).fetchall()
+        return {row["id"]: self._passage(row) for row in cursor.execute(_PASSAGES, (json.dumps(ids),))}
+
+    def _text(self, document_id: int) -> str:
+        query = "SELECT text FROM documents WHERE id = ?"
+        row = self._store.connection.execute(query, (document_id,)).fetchone()
+        if row is None:
+            raise IndexUnusable("the document was changed or removed meanwhile", hint="ask again")
+        return str(row[0])
 
     def _passage(self, row: sqlite3.Row) -> Passage:
         label = self._labels[row["root"]]
@@ -175,13 +279,3 @@ def root_labels(roots: list[str]) -> dict[str, str]:
             depth += 1
         labels[root] = PurePath(*own[-depth:]).as_posix() + "/"
     return labels
-
-
-def _scored(passage: Passage, dense: float, lexical: float, readable: float) -> ScoredPassage:
-    """Blend the two scores; dense counts as far as the embedder knows the question's words.
-
-    To one that reads every second token as unknown, all texts of that language look alike, and its cosines
-    are high noise.
-    """
-    trust = _DENSE_SHARE * min(1.0, max(0.0, 2 * readable - 1))
-    return ScoredPassage(passage, trust * dense + (1 - trust) * lexical, dense, lexical)

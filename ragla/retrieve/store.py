@@ -273,10 +273,15 @@ class Store:
         raw = self._get("dense")
         return None if raw is None else DenseRecord(**json.loads(raw))
 
-    def record_dense(self, record: DenseRecord) -> None:
-        """Remember the FAISS file just written."""
+    def record_dense(self, record: DenseRecord, reliability: str) -> None:
+        """Remember the FAISS file just written, and how the embedder reads what is in it."""
         with self.transaction():
             self._set("dense", json.dumps(asdict(record)))
+            self._set("reliability", reliability)
+
+    def reliability(self) -> str:
+        """What was found out about how the embedder reads the corpus, as JSON; empty when nothing was."""
+        return self._get("reliability") or ""
 
     @property
     def dense_path(self) -> Path:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import os
+import stat
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,6 +29,7 @@ from ragla.retrieve.events import (
 )
 from ragla.retrieve.faults import disk_full
 from ragla.retrieve.read import Document, NotIndexable, read_document
+from ragla.retrieve.reliability import measure
 from ragla.retrieve.selection import Selection
 from ragla.retrieve.store import FileRecord, IndexedFile, Store
 from ragla.retrieve.walk import FoundFile, Unreached, walk
@@ -34,6 +37,7 @@ from ragla.retrieve.walk import FoundFile, Unreached, walk
 # A batch is stored when it holds this many passages or files: what a kill can cost.
 _BATCH_PASSAGES = 256
 _BATCH_FILES = 200
+_BINARY = getattr(os, "O_BINARY", 0)  # of Windows
 # A file changed within a tick of its being read may look unchanged for ever after; such files are read again.
 _CLOCK_TICK_NS = 2_000_000_000
 
@@ -172,7 +176,11 @@ class Update:
         """The content, of at most ``max_bytes`` even when the file grows meanwhile."""
         raw = b""
         if file.size <= self._max_bytes:
-            with file.absolute.open("rb") as opened:
+            # It may have become a pipe since the walk, and opening one waits for a writer for ever.
+            descriptor = os.open(file.absolute, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
+            with os.fdopen(descriptor, "rb") as opened:
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    raise NotIndexable("not a regular file")
                 raw = opened.read(self._max_bytes + 1)
         size = max(file.size, len(raw))
         if size > self._max_bytes:
@@ -252,9 +260,10 @@ class Update:
         ):
             return
         ids, vectors = store.vectors(dimension)
+        reliability = measure(store.connection, ids, vectors, self._embedder, store.reliability())
         index = DenseIndex.build(ids, vectors, dimension, factory)
         try:
-            store.record_dense(index.save(store.dense_path, generation, factory))
+            store.record_dense(index.save(store.dense_path, generation, factory), reliability)
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 raise disk_full(store.database) from error

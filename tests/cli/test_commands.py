@@ -21,6 +21,8 @@ COMMANDS = [
     ["ask"],
     ["chat"],
     ["bench"],
+    ["eval"],
+    ["why-not"],
     ["answers"],
     ["answers", "list"],
     ["answers", "remove"],
@@ -94,6 +96,7 @@ def test_search_shows_passages_best_first(ragla: Ragla, world: World) -> None:
     first = found["passages"][0]
     assert set(first) == {
         "path", "first_line", "last_line", "page", "title", "text", "score", "dense", "lexical",
+        "copies",
     }  # fmt: skip
     assert first["path"] == "travel.md"
     lines = (world.docs / "travel.md").read_text().splitlines()

@@ -1,0 +1,139 @@
+"""Many passages that say one thing become one: copies are folded, neighbours are joined."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ragla.retrieve.lexical import tokens
+from ragla.retrieve.passage import Passage, ScoredPassage
+
+_SHINGLE = 3  # tokens
+_ALIKE = 0.9  # Jaccard similarity of shingles (Broder 1997)
+_JOINED_AT_MOST = 4  # passages; a longer one would crowd the others out of the prompt
+_NUMBER = re.compile(r"\d")
+
+Fate = Literal["kept", "copy", "joined", "below the floor", "past the last place"]
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What became of a ranked passage. ``into``: the id of the passage it was folded into or joined to."""
+
+    found: ScoredPassage
+    fate: Fate
+    into: int | None = None
+
+
+@dataclass
+class _Kept:
+    """A place in the result, while it may still grow."""
+
+    found: ScoredPassage
+    members: list[Passage]
+    copies: list[Passage] = field(default_factory=list)
+
+
+def select(
+    ranked: Sequence[ScoredPassage], top_k: int, floor: float, text_of: Callable[[int], str]
+) -> tuple[list[ScoredPassage], list[Decision]]:
+    """The ``top_k`` best places, and what became of every ranked passage.
+
+    ``text_of`` gives the text of a document by its id. Copies and neighbours take no place of their own.
+    """
+    places: list[_Kept] = []
+    decisions: list[Decision] = []
+    sign = functools.cache(_Signature.of)
+    for found in ranked:
+        if found.score < floor:
+            decisions.append(Decision(found, "below the floor"))
+        elif len(places) == top_k:
+            decisions.append(Decision(found, "past the last place"))
+        elif (same := _copy_of(found.passage, places, sign)) is not None:
+            same.copies.append(found.passage)
+            decisions.append(Decision(found, "copy", same.found.passage.id))
+        elif (beside := _neighbour_of(found.passage, places, text_of)) is not None:
+            beside.members.append(found.passage)
+            decisions.append(Decision(found, "joined", beside.found.passage.id))
+        else:
+            places.append(_Kept(found, [found.passage]))
+            decisions.append(Decision(found, "kept"))
+    return [_finished(place, text_of) for place in places], decisions
+
+
+def _copy_of(passage: Passage, places: Sequence[_Kept], sign: Callable[[str], _Signature]) -> _Kept | None:
+    for place in places:
+        if any(_alike(sign(passage.text), sign(member.text)) for member in place.members):
+            return place
+    return None
+
+
+def are_copies(one: str, other: str) -> bool:
+    """Whether two texts say the same: nearly all runs of three tokens are shared, and all numbers are.
+
+    Two years' editions of a rule may differ in an amount alone, and that is what is asked for.
+    """
+    return _alike(_Signature.of(one), _Signature.of(other))
+
+
+@dataclass(frozen=True)
+class _Signature:
+    """What texts are compared by."""
+
+    numbers: list[str]
+    shingles: frozenset[tuple[str, ...]]
+
+    @classmethod
+    def of(cls, text: str) -> _Signature:
+        words = tokens(text)
+        starts = range(max(1, len(words) - _SHINGLE + 1))
+        return cls(
+            [word for word in words if _NUMBER.search(word)],
+            frozenset(tuple(words[at : at + _SHINGLE]) for at in starts),
+        )
+
+
+def _alike(one: _Signature, other: _Signature) -> bool:
+    few, many = sorted((len(one.shingles), len(other.shingles)))
+    if few < _ALIKE * many or one.numbers != other.numbers:
+        return False
+    shared = len(one.shingles & other.shingles)
+    return shared >= _ALIKE * (few + many - shared)
+
+
+def _neighbour_of(passage: Passage, places: Sequence[_Kept], text_of: Callable[[int], str]) -> _Kept | None:
+    for place in places:
+        if len(place.members) < _JOINED_AT_MOST and any(
+            _touch(passage, member, text_of) for member in place.members
+        ):
+            return place
+    return None
+
+
+def _touch(one: Passage, other: Passage, text_of: Callable[[int], str]) -> bool:
+    """Whether nothing but white space lies between two passages of one section."""
+    if (one.document_id, one.title) != (other.document_id, other.title):
+        return False
+    first, second = sorted((one, other), key=lambda passage: passage.start)
+    return not text_of(one.document_id)[first.end : second.start].strip()
+
+
+def _finished(place: _Kept, text_of: Callable[[int], str]) -> ScoredPassage:
+    if len(place.members) == 1:
+        return replace(place.found, copies=tuple(place.copies))
+    members = sorted(place.members, key=lambda passage: passage.start)
+    start, end = members[0].start, max(member.end for member in members)
+    whole = replace(
+        place.found.passage,
+        text=text_of(members[0].document_id)[start:end],
+        start=start,
+        end=end,
+        first_line=members[0].first_line,
+        last_line=max(member.last_line for member in members),
+        page=members[0].page,
+    )
+    joined = tuple(member.id for member in members)
+    return replace(place.found, passage=whole, copies=tuple(place.copies), joined=joined)
