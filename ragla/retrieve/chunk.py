@@ -128,7 +128,11 @@ class Chunker:
     def _of_table(self, segment: Segment, table: Table, text: str) -> Iterator[_Piece]:
         """One piece when all of it fits; else rows, each piece but the first titled with the header too."""
         whole = _trimmed(segment.start, text[segment.start : segment.end])
-        if whole and (size := self._size(text[slice(*whole)])) <= self._max_tokens:
+        if (
+            whole
+            and whole[1] - whole[0] <= self._max_tokens * _CHARACTERS_PER_TOKEN
+            and (size := self._size(text[slice(*whole)])) <= self._max_tokens
+        ):
             yield _Piece(*whole, segment.path, segment.level, segment.joins, size)
             return
         header = self._shortened(table.header, self._max_tokens // 2)
@@ -163,7 +167,7 @@ class Chunker:
         span = _trimmed(start, piece)
         if span is None:
             return
-        if self._size(text[slice(*span)]) <= limit:
+        if span[1] - span[0] <= limit * _CHARACTERS_PER_TOKEN and self._size(text[slice(*span)]) <= limit:
             yield span
             return
         for offset, part in self._splitter(limit, markdown).chunk_indices(piece):
@@ -219,8 +223,13 @@ class Chunker:
         from semantic_text_splitter import MarkdownSplitter, TextSplitter
 
         splitter = MarkdownSplitter if markdown else TextSplitter
+
+        def size(piece: str) -> int:
+            rough = -(-len(piece) // _CHARACTERS_PER_TOKEN)
+            return rough if rough > limit else self._size(piece)  # too long whatever its tokens are
+
         # Untrimmed, because trimming would take the indentation of a chunk's first line of code.
-        return splitter.from_callback(self._size, limit, min(self._overlap, limit - 1), trim=False)
+        return splitter.from_callback(size, limit, min(self._overlap, limit - 1), trim=False)
 
 
 def _common(left: tuple[str, ...], right: tuple[str, ...]) -> tuple[str, ...]:

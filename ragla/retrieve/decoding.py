@@ -31,6 +31,8 @@ _DECLARED = re.compile(rb"""(?:charset|encoding)\s*=\s*["']?\s*([A-Za-z0-9._-]+)
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _BINARY_SHARE = 0.05
 _CLEARLY_BETTER = 0.1
+_GOOD_FOR_BAD = 20
+_LATIN_SHARE, _STRAY_SHARE = 0.5, 0.02
 _TELLING_BYTES = 200_000
 
 
@@ -56,6 +58,8 @@ def _decode(raw: bytes, declared: bool) -> str | None:
     for mark, encoding in _MARKS:
         if raw.startswith(mark):
             return raw.decode(encoding, errors="replace")
+    if b"\0" in raw and (text := _utf16(raw)) is not None:  # in Latin letters it is UTF-8 as well
+        return text
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
@@ -65,7 +69,26 @@ def _decode(raw: bytes, declared: bool) -> str | None:
             return raw.decode(named[1].decode("ascii"))
         except (LookupError, UnicodeDecodeError):
             pass
-    return _detect(raw)
+    return _mostly_utf8(raw) or _detect(raw)
+
+
+def _mostly_utf8(raw: bytes) -> str | None:
+    """UTF-8 that was cut inside a character or has a stray byte: no other encoding makes such sequences."""
+    text = raw.decode("utf-8", errors="replace")
+    bad = text.count("\ufffd")
+    good = len(text) - len(text.encode("ascii", errors="ignore")) - bad
+    return text if good >= _GOOD_FOR_BAD * bad else None
+
+
+def _utf16(raw: bytes) -> str | None:
+    """UTF-16 without a mark, when its text is mostly Latin: every second byte is zero."""
+    half = len(raw) // 2
+    high, low = raw[1::2].count(0), raw[::2].count(0)
+    for zeros, others, encoding in ((high, low, "utf-16-le"), (low, high, "utf-16-be")):
+        if len(raw) % 2 == 0 and zeros > _LATIN_SHARE * half and others < _STRAY_SHARE * half:
+            with contextlib.suppress(UnicodeDecodeError):
+                return raw.decode(encoding)
+    return None
 
 
 def _detect(raw: bytes) -> str | None:

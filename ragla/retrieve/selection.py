@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,7 +38,7 @@ class Selection:
         for pattern in patterns:
             try:
                 known = GitIgnoreSpec.from_lines([pattern])
-            except ValueError:
+            except (ValueError, re.error):
                 known = None
             if known is None or not any(one.include is not None for one in known.patterns):
                 raise UsageError(f"{pattern!r} is no pattern", hint="patterns look like '*.md' or 'drafts/'")

@@ -37,7 +37,10 @@ from ragla.retrieve.walk import FoundFile, Unreached, walk
 # A batch is stored when it holds this many passages or files: what a kill can cost.
 _BATCH_PASSAGES = 256
 _BATCH_FILES = 200
-_BINARY = getattr(os, "O_BINARY", 0)  # of Windows
+# Since the walk a file may have become a pipe, which is waited on for ever, or a link out of the folder.
+_OPENING = os.O_RDONLY
+for _flag in ("O_NONBLOCK", "O_NOFOLLOW", "O_BINARY", "O_CLOEXEC"):
+    _OPENING |= getattr(os, _flag, 0)
 # A file changed within a tick of its being read may look unchanged for ever after; such files are read again.
 _CLOCK_TICK_NS = 2_000_000_000
 
@@ -176,8 +179,7 @@ class Update:
         """The content, of at most ``max_bytes`` even when the file grows meanwhile."""
         raw = b""
         if file.size <= self._max_bytes:
-            # It may have become a pipe since the walk, and opening one waits for a writer for ever.
-            descriptor = os.open(file.absolute, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | _BINARY)
+            descriptor = os.open(file.absolute, _OPENING)
             with os.fdopen(descriptor, "rb") as opened:
                 if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     raise NotIndexable("not a regular file")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -63,6 +64,8 @@ class _Rules:
 
 def _ignore_lines(path: Path) -> list[str]:
     try:
+        if not path.is_file():  # a pipe of that name would be waited on for ever
+            return []
         return path.read_bytes().decode("utf-8-sig", errors="replace").splitlines()
     except OSError:
         return []
@@ -74,7 +77,7 @@ def _ignore_spec(lines: list[str]) -> GitIgnoreSpec | None:
     for line in lines:
         try:
             GitIgnoreSpec.from_lines([line])
-        except ValueError:
+        except (ValueError, re.error):
             continue
         patterns.append(line)
     return GitIgnoreSpec.from_lines(patterns) if patterns else None

@@ -142,7 +142,7 @@ def test_what_is_included_and_excluded(tmp_path: Path) -> None:
     assert chosen(tmp_path, exclude=("*.txt", "!b.txt", "*.md")) == ["b.txt"]
 
 
-@pytest.mark.parametrize("pattern", ["", "#", "!"])
+@pytest.mark.parametrize("pattern", ["", "#", "!", "[z-a]"])
 def test_a_pattern_without_meaning_is_an_error(tmp_path: Path, pattern: str) -> None:
     with pytest.raises(UsageError, match="is no pattern"):
         chosen(tmp_path, include=(pattern,))
