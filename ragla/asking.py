@@ -14,7 +14,7 @@ import typer
 from ragla.errors import NothingRelevant, RaglaError
 from ragla.failure import INTERRUPTED
 from ragla.flags import load_model
-from ragla.terminal import errors, interruptible, reading, show_notice, status
+from ragla.terminal import data_stream, errors, interruptible, reading, show_notice, status
 
 if TYPE_CHECKING:
     from ragla.answer import Answer, Answerer
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ragla.decode.model import TargetModel
     from ragla.decode.recheck import Verdict
     from ragla.earlier import EarlierAnswers
+    from ragla.retrieve.explanation import Explanation
     from ragla.retrieve.retriever import Retriever
     from ragla.trie import DraftTree
 
@@ -80,6 +81,7 @@ class Asking:
     verify: bool
     quiet: bool
     notices: tuple[str, ...]
+    explain: bool = False
 
     def ask(self, question: str, conversation: Conversation | None = None) -> Outcome:
         """Answer a question, its text on stdout as it comes unless quiet. Raises RaglaError."""
@@ -112,7 +114,16 @@ class Asking:
         if self.verify:
             verdict = outcome.verdict
             document["verify"] = render_answer.verdict_json(verdict, decode) if verdict else None
+        if self.explain:
+            from ragla.render_search import explanation_json
+
+            document["explain"] = explanation_json(self.explanation(answer.question))
         return document
+
+    def explanation(self, question: str) -> Explanation:
+        """How the passages of a question came to be chosen; the search is made once more."""
+        options = self.profile.retrieve
+        return self.retriever.explain(question, options.top_k, options.relevance_floor)
 
     def show(self, outcome: Outcome) -> None:
         """What follows the streamed text: sources, what did not fit, what it cost."""
@@ -132,6 +143,11 @@ class Asking:
             errors().print(f"did not fit the prompt: {render.one_line(path)}", style="yellow", soft_wrap=True)
         for notice in (*answer.notices, outcome.problem):
             show_notice(notice)
+        if self.explain:
+            from ragla.render_search import explanation_lines
+
+            for line in explanation_lines(self.explanation(answer.question)):
+                errors().print(line, soft_wrap=True)
         for line in render_answer.cost_lines(answer):
             errors().print(line, soft_wrap=True)
         if outcome.verdict is not None:
@@ -153,6 +169,7 @@ def open_asking(
     """Open the index and load the model. Raises IndexUnusable, ModelUnavailable, UsageError."""
     from ragla import session
 
+    data_stream()  # without stdout there is no use in an answer
     place = session.find_index(index_path, Path.cwd())
     if verify:
         from ragla.decode.recheck import check_rechecks

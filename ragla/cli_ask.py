@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +20,17 @@ from ragla.asking import (
 )
 from ragla.errors import NothingRelevant, RaglaError, UsageError
 from ragla.failure import INTERRUPTED, Failure
-from ragla.flags import IndexFlag, JsonFlag, ModelFlag, ProfileFlag, SetFlag, load_profile
+from ragla.flags import (
+    ExplainFlag,
+    IndexFlag,
+    JsonFlag,
+    ModelFlag,
+    PathFlag,
+    ProfileFlag,
+    SetFlag,
+    TypeFlag,
+    load_profile,
+)
 from ragla.question_file import AskedLine, question_text, read_questions
 from ragla.terminal import errors, print_json, show_notice
 
@@ -42,6 +53,9 @@ def ask(
     verify: VerifyFlag = False,
     exact: ExactFlag = False,
     no_reuse: NoReuseFlag = False,
+    paths: PathFlag = None,
+    types: TypeFlag = None,
+    explain: ExplainFlag = False,
     debug: Annotated[bool, typer.Option("--trace", help="Print each step's draft tree on stderr.")] = False,
     as_json: JsonFlag = False,
     as_lines: JsonlFlag = False,
@@ -61,7 +75,9 @@ def ask(
     quiet = as_json or as_lines
     with open_asking(
         loaded.profile, index_path, quiet=quiet, verify=verify, exact=exact, reuse=not no_reuse
-    ) as asking:
+    ) as opened:
+        asking = replace(opened, explain=explain)
+        asking.retriever.restrict(paths or (), types or ())
         code = ask_one(asking, asked[0].text) if file is None else ask_each(asking, asked)
     if code:
         raise typer.Exit(code)

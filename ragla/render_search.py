@@ -23,8 +23,8 @@ def explanation_lines(found: Explanation) -> Iterable[Text]:
     """The weights of both sides, the question's words, then every passage until enough were lost."""
     evidence = found.evidence
     yield Text(
-        f"dense weighs {evidence.trust:.2f}: {evidence.readable:.0%} of the question's tokens known, passages "
-        f"found again {evidence.found_again:.2f}, background cosine {evidence.background:.2f}; "
+        f"dense weighs {evidence.trust:.2f}: {evidence.readable:.0%} of the question's tokens known, "
+        f"passages found again {evidence.found_again:.2f}, background cosine {evidence.background:.2f}; "
         f"floor {found.floor:.2f}",
         style="dim",
     )
@@ -40,8 +40,8 @@ def explanation_lines(found: Explanation) -> Iterable[Text]:
             dense, lexical = found.ranks(part.chunk_id)
             yield Text(
                 f"{part.score:.3f} = {evidence.trust:.2f} × {part.dense:.2f} (cosine {part.cosine:.2f}, "
-                f"{_rank(dense)}) + {1 - evidence.trust:.2f} × {part.lexical:.2f} (covers {part.covered:.2f}, "
-                f"BM25 {part.bm25:.1f}, {_rank(lexical)})  ",
+                f"{_rank(dense)}) + {1 - evidence.trust:.2f} × {part.lexical:.2f} (covers "
+                f"{part.covered:.2f}, BM25 {part.bm25:.1f}, {_rank(lexical)})  ",
                 style="dim",
             ).append(f"{_where(decision.found.passage)}  {_fate(decision)}", "dim" if is_lost else "bold")
     if lost > LOST_SHOWN:

@@ -43,6 +43,11 @@ class Lines:
         """Whether any passage of the document will do."""
         return self.first is None
 
+    @property
+    def document(self) -> Lines:
+        """The whole file."""
+        return Lines(self.path)
+
     def holds(self, passage: Found) -> bool:
         """Whether the passage shares a line with it; the index may know the file by a longer path."""
         if passage.path != self.path and not passage.path.endswith("/" + self.path):
@@ -59,6 +64,11 @@ class Paragraph:
 
     text: str
     whole_document = True
+
+    @property
+    def document(self) -> Paragraph:
+        """Itself: a paragraph is a document."""
+        return self
 
     def holds(self, passage: Found) -> bool:
         """Whether the passage is cut from the paragraph or holds it whole."""

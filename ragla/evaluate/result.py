@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ragla.evaluate.answers import AnswerScores
-from ragla.evaluate.measures import Ranks, Refusal
+from ragla.evaluate.measures import Refusal
 from ragla.evaluate.retrieval import RetrievalScores
 from ragla.render import counted
 
@@ -57,8 +57,12 @@ def ranks_json(scores: RetrievalScores | None) -> dict[str, Any]:
     """The numbers of each mode, how many questions they are of, and each question's ranks."""
     if scores is None:
         return {}
-    modes = {mode: asdict(ranks) for mode, ranks in scores.by_mode.items()}
-    return {**modes, "questions": scores.questions, "ranks": scores.ranks}
+    modes: dict[str, Any] = {mode: asdict(ranks) for mode, ranks in scores.by_mode.items()}
+    document = {**modes, "questions": scores.questions, "ranks": scores.ranks}
+    if scores.lines_by_mode:
+        strict: dict[str, Any] = {mode: asdict(ranks) for mode, ranks in scores.lines_by_mode.items()}
+        document["lines"] = {**strict, "ranks": scores.line_ranks}
+    return document
 
 
 def answers_json(scores: AnswerScores) -> dict[str, Any]:
@@ -98,13 +102,13 @@ def lines(result: EvalResult) -> Iterator[str]:
 
 
 def retrieval_lines(name: str, scores: RetrievalScores) -> Iterator[str]:
-    """A table of the modes."""
+    """A table of the modes: the right document, and below it the right lines where they are known."""
     yield f"{name or 'retrieval':<24} {'recall@1':>9} {'@3':>7} {'@5':>7} {'MRR':>7} {'nDCG@10':>8}"
-    for mode, ranks in scores.by_mode.items():
-        yield (
-            f"{mode:<24} {_shown(ranks, 'recall_at_1'):>9} {_shown(ranks, 'recall_at_3'):>7} "
-            f"{_shown(ranks, 'recall_at_5'):>7} {_shown(ranks, 'mrr'):>7} {_shown(ranks, 'ndcg_at_10'):>8}"
-        )
+    for found, unit in ((scores.by_mode, ""), (scores.lines_by_mode, ", to the line")):
+        for mode, ranks in found.items():
+            numbers = (ranks.recall_at_1, ranks.recall_at_3, ranks.recall_at_5, ranks.mrr, ranks.ndcg_at_10)
+            one, three, five, mrr, ndcg = map(_number, numbers)
+            yield f"{mode + unit:<24} {one:>9} {three:>7} {five:>7} {mrr:>7} {ndcg:>8}"
 
 
 def answer_lines(answers: dict[str, AnswerScores]) -> Iterator[str]:
@@ -133,10 +137,6 @@ def refusal_line(refusal: Refusal) -> str:
         f"{refusal.refused} refused"
     )
     return "; ".join([numbers, *wrong])
-
-
-def _shown(ranks: Ranks, name: str) -> str:
-    return _number(getattr(ranks, name))
 
 
 def _number(value: float | None) -> str:

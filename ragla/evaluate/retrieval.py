@@ -18,18 +18,25 @@ DEPTH = 50  # passages looked at for the right one
 
 @dataclass(frozen=True)
 class RetrievalScores:
-    """The ``ranks`` of the right place, by mode and question; None where it was not found.
+    """The ``ranks`` of the right document, by mode and question; None where it was not found.
 
-    ``outcomes``: id, answerable and refused of every question, those without a known place, too.
+    ``line_ranks``: of the right lines, where a question names them, which is harder. ``outcomes``: id,
+    answerable and refused of every question, those without a known place, too.
     """
 
     ranks: dict[str, dict[str, int | None]]
+    line_ranks: dict[str, dict[str, int | None]]
     outcomes: list[tuple[str, bool, bool]]
 
     @property
     def by_mode(self) -> dict[str, Ranks]:
         """For dense, lexical and hybrid search; empty where no right place is known."""
         return {mode: Ranks.of(list(its.values())) for mode, its in self.ranks.items() if its}
+
+    @property
+    def lines_by_mode(self) -> dict[str, Ranks]:
+        """The same of lines; empty where no question names any."""
+        return {mode: Ranks.of(list(its.values())) for mode, its in self.line_ranks.items() if its}
 
     @property
     def questions(self) -> int:
@@ -44,11 +51,11 @@ class RetrievalScores:
     def part(self, questions: Iterable[EvalQuestion]) -> RetrievalScores:
         """The same for some of the questions."""
         ids = {question.asked.id for question in questions}
-        ranks = {
-            mode: {name: rank for name, rank in its.items() if name in ids}
-            for mode, its in self.ranks.items()
-        }
-        return RetrievalScores(ranks, [outcome for outcome in self.outcomes if outcome[0] in ids])
+        ranks, line_ranks = (
+            {mode: {name: rank for name, rank in its.items() if name in ids} for mode, its in found.items()}
+            for found in (self.ranks, self.line_ranks)
+        )
+        return RetrievalScores(ranks, line_ranks, [one for one in self.outcomes if one[0] in ids])
 
 
 def evaluate_retrieval(
@@ -59,18 +66,21 @@ def evaluate_retrieval(
 ) -> RetrievalScores:
     """Search for every question in every mode; a question is refused where no passage reaches ``floor``."""
     ranks: dict[str, dict[str, int | None]] = {}
+    line_ranks: dict[str, dict[str, int | None]] = {}
     outcomes = []
     for number, question in enumerate(questions, 1):
         on_progress(number, len(questions), "searching")
         asked = question.asked
         found = retriever.explain(asked.text, DEPTH)
         for mode, passages in retriever.rankings(found).items():
-            its = ranks.setdefault(mode, {})
-            if question.gold is not None:
-                its[asked.id] = rank(question.gold, passages)
+            if question.gold is None:
+                continue
+            ranks.setdefault(mode, {})[asked.id] = rank(question.gold.document, passages)
+            if not question.gold.whole_document:
+                line_ranks.setdefault(mode, {})[asked.id] = rank(question.gold, passages)
         refused = not any(scored.score >= floor for scored in found.kept)
         outcomes.append((asked.id, question.answerable, refused))
-    return RetrievalScores(ranks, outcomes)
+    return RetrievalScores(ranks, line_ranks, outcomes)
 
 
 def rank(gold: Lines | Paragraph, passages: Sequence[Found]) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,10 @@ from ragla.retrieve.passage import Passage, ScoredPassage
 
 _SHINGLE = 3  # tokens
 _ALIKE = 0.9  # Jaccard similarity of shingles (Broder 1997)
-_JOINED_AT_MOST = 4  # passages; a longer one would crowd the others out of the prompt
+_SAME_COSINE = 0.1  # copies lie this near each other; their titles may differ
+_JOINED_AT_MOST = 3  # passages; a longer one would crowd the others out of the prompt
+_WORTH_JOINING = 0.5  # of the hit's score; less is about something else
+_HEADINGS = re.compile(r"^#{1,6} .*$", re.MULTILINE)
 _NUMBER = re.compile(r"\d")
 
 Fate = Literal["kept", "copy", "joined", "below the floor", "past the last place"]
@@ -50,12 +54,12 @@ def select(
     for found in ranked:
         if found.score < floor:
             decisions.append(Decision(found, "below the floor"))
-        elif len(places) == top_k:
-            decisions.append(Decision(found, "past the last place"))
-        elif (same := _copy_of(found.passage, places, sign)) is not None:
+        elif (same := _copy_of(found, places, sign)) is not None:
             same.copies.append(found.passage)
             decisions.append(Decision(found, "copy", same.found.passage.id))
-        elif (beside := _neighbour_of(found.passage, places, text_of)) is not None:
+        elif len(places) == top_k:
+            decisions.append(Decision(found, "past the last place"))
+        elif (beside := _neighbour_of(found, places, text_of)) is not None:
             beside.members.append(found.passage)
             decisions.append(Decision(found, "joined", beside.found.passage.id))
         else:
@@ -64,9 +68,13 @@ def select(
     return [_finished(place, text_of) for place in places], decisions
 
 
-def _copy_of(passage: Passage, places: Sequence[_Kept], sign: Callable[[str], _Signature]) -> _Kept | None:
+def _copy_of(
+    found: ScoredPassage, places: Sequence[_Kept], sign: Callable[[str], _Signature]
+) -> _Kept | None:
     for place in places:
-        if any(_alike(sign(passage.text), sign(member.text)) for member in place.members):
+        if abs(found.dense - place.found.dense) <= _SAME_COSINE and any(
+            _alike(sign(found.passage.text), sign(member.text)) for member in place.members
+        ):
             return place
     return None
 
@@ -104,21 +112,34 @@ def _alike(one: _Signature, other: _Signature) -> bool:
     return shared >= _ALIKE * (few + many - shared)
 
 
-def _neighbour_of(passage: Passage, places: Sequence[_Kept], text_of: Callable[[int], str]) -> _Kept | None:
+def _neighbour_of(
+    found: ScoredPassage, places: Sequence[_Kept], text_of: Callable[[int], str]
+) -> _Kept | None:
     for place in places:
-        if len(place.members) < _JOINED_AT_MOST and any(
-            _touch(passage, member, text_of) for member in place.members
+        if (
+            len(place.members) < _JOINED_AT_MOST
+            and found.score >= _WORTH_JOINING * place.found.score
+            and any(_touch(found.passage, member, text_of) for member in place.members)
         ):
             return place
     return None
 
 
 def _touch(one: Passage, other: Passage, text_of: Callable[[int], str]) -> bool:
-    """Whether nothing but white space lies between two passages of one section."""
-    if (one.document_id, one.title) != (other.document_id, other.title):
+    """Whether two passages of a chapter have nothing between them but white space and headings."""
+    if one.document_id != other.document_id:
+        return False
+    if one.title != other.title and not _common_title([one.title, other.title]):
         return False
     first, second = sorted((one, other), key=lambda passage: passage.start)
-    return not text_of(one.document_id)[first.end : second.start].strip()
+    return not _HEADINGS.sub("", text_of(one.document_id)[first.end : second.start]).strip()
+
+
+def _common_title(titles: Sequence[str]) -> str:
+    """The headings that all titles begin with."""
+    paths = [title.split(" > ") for title in titles]
+    shared = itertools.takewhile(lambda names: len(set(names)) == 1, zip(*paths, strict=False))
+    return " > ".join(names[0] for names in shared)
 
 
 def _finished(place: _Kept, text_of: Callable[[int], str]) -> ScoredPassage:
@@ -128,6 +149,7 @@ def _finished(place: _Kept, text_of: Callable[[int], str]) -> ScoredPassage:
     start, end = members[0].start, max(member.end for member in members)
     whole = replace(
         place.found.passage,
+        title=_common_title([member.title for member in members]),
         text=text_of(members[0].document_id)[start:end],
         start=start,
         end=end,

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 # How many passages each search hands to the blend.
 POOL = 50
-NOTHING_EXCLUDED = Filters()
 # substr counts characters from 1; SQLite's characters are code points, as Python's are.
 _PASSAGES = """
 SELECT chunks.id, document_id, root, path, absolute, title, start, "end", first_line, last_line, page,
@@ -59,17 +58,13 @@ class FileState:
 
 
 class Retriever:
-    """Searches one index. Safe to use from several threads, which take turns.
-
-    ``filters`` hold for every search that names none.
-    """
-
-    filters = NOTHING_EXCLUDED
+    """Searches one index. Safe to use from several threads, which take turns."""
 
     def __init__(self, store: Store, embedder: Embedder) -> None:
         self._store = store
         self._embedder = embedder
         self._turn = threading.Lock()
+        self._filters = Filters()
         self._state: tuple[int, int | None] | None = None
         self._dense: DenseIndex
         self._readings: dict[str, Reading] = {}
@@ -94,6 +89,10 @@ class Retriever:
     def close(self) -> None:
         """Close the database."""
         self._store.close()
+
+    def restrict(self, paths: Sequence[str] = (), types: Sequence[str] = ()) -> None:
+        """Let every search that names no filters look at these documents only; see ``Filters``."""
+        self._filters = Filters(tuple(paths), tuple(types))
 
     @property
     def fingerprint(self) -> dict[str, str]:
@@ -139,7 +138,7 @@ class Retriever:
             evidence = self._evidence(query, vector)
             weights = word_weights(connection, query_tokens(query))
             words = telling(connection, weights)
-            among = self._among(self.filters if filters is None else filters)
+            among = self._among(self._filters if filters is None else filters)
             size = max(POOL, top_k)
             nearest = self._nearest(vector, size, among)
             bm25 = best_matches(connection, words, size, among)

@@ -26,7 +26,7 @@ def cut(
         line,
         line + text.count("\n"),
     )
-    return ScoredPassage(passage, score, score, score)
+    return ScoredPassage(passage, score, 0.5, score)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +55,13 @@ def test_copies_are_folded_and_take_no_place() -> None:
     assert decisions[1].into == kept[0].passage.id
 
 
+def test_copies_are_named_even_when_all_places_are_taken() -> None:
+    texts = {1: WORDS, 2: "something else", 3: WORDS}
+    ranked = [cut(texts, 1, 0, len(WORDS), 0.9), cut(texts, 2, 0, 14, 0.8), cut(texts, 3, 0, len(WORDS), 0.7)]
+    kept, _ = select(ranked, 1, -1.0, texts.__getitem__)
+    assert [copy.path for copy in kept[0].copies] == ["3.txt"]
+
+
 def test_neighbours_are_joined_word_for_word() -> None:
     texts = {1: "first line\n\nsecond line\nthird line\nfourth"}
     ranked = [cut(texts, 1, 12, 23, 0.9), cut(texts, 1, 0, 10, 0.8), cut(texts, 1, 24, 34, 0.7)]
@@ -67,18 +74,31 @@ def test_neighbours_are_joined_word_for_word() -> None:
     assert found.joined == (100, 112, 124)
 
 
-def test_neighbours_of_other_sections_and_passages_apart_are_not() -> None:
-    texts = {1: "aaa\nbbb ccc ddd"}
-    ranked = [cut(texts, 1, 0, 3, 0.9, "A"), cut(texts, 1, 4, 7, 0.8, "B"), cut(texts, 1, 12, 15, 0.7, "B")]
+def test_neighbours_of_one_chapter_keep_the_title_they_share() -> None:
+    texts = {1: "# A\n\n## B\n\nbbb\n\n## C\n\nccc\n\n# D\n\nddd"}
+    places = {word: texts[1].index(word) for word in ("bbb", "ccc", "ddd")}
+    titles = {"bbb": "A > B", "ccc": "A > C", "ddd": "D"}
+    ranked = [
+        cut(texts, 1, places[word], places[word] + 3, score, titles[word])
+        for word, score in (("ccc", 0.9), ("bbb", 0.6), ("ddd", 0.5))
+    ]
     kept, _ = select(ranked, 3, -1.0, texts.__getitem__)
-    assert [found.passage.text for found in kept] == ["aaa", "bbb", "ddd"]
+    assert [found.passage.text for found in kept] == ["bbb\n\n## C\n\nccc", "ddd"]
+    assert [found.passage.title for found in kept] == ["A", "D"]
 
 
-def test_a_place_holds_four_neighbours_at_most() -> None:
-    texts = {1: "a b c d e f"}
-    ranked = [cut(texts, 1, at, at + 1, 1 - at / 100) for at in range(0, 11, 2)]
+def test_passages_apart_or_far_worse_are_not_joined() -> None:
+    texts = {1: "aaa bbb ccc ddd"}
+    ranked = [cut(texts, 1, 0, 3, 0.9), cut(texts, 1, 8, 11, 0.8), cut(texts, 1, 12, 15, 0.3)]
     kept, _ = select(ranked, 3, -1.0, texts.__getitem__)
-    assert [found.passage.text for found in kept] == ["a b c d", "e f"]
+    assert [found.passage.text for found in kept] == ["aaa", "ccc", "ddd"]
+
+
+def test_a_place_holds_three_neighbours_at_most() -> None:
+    texts = {1: "a b c d e"}
+    ranked = [cut(texts, 1, at, at + 1, 1 - at / 100) for at in range(0, 9, 2)]
+    kept, _ = select(ranked, 3, -1.0, texts.__getitem__)
+    assert [found.passage.text for found in kept] == ["a b c", "d e"]
 
 
 def test_what_is_below_the_floor_or_past_the_last_place() -> None:
