@@ -16,8 +16,8 @@ from ragla.retrieve.decoding import neutralise
 from ragla.retrieve.selection import EVERYTHING, Selection
 
 IGNORE_FILES = (".gitignore", ".raglaignore")
-# What tools keep for themselves; not even ``--hidden`` means these.
-_NEVER = frozenset({".git", ".hg", ".svn", ".jj", ".ragla"})
+# Rules, and what tools keep for themselves; not even ``--hidden`` means these.
+_NEVER = frozenset({".git", ".hg", ".svn", ".jj", ".ragla", *IGNORE_FILES})
 
 
 @dataclass(frozen=True)
