@@ -123,7 +123,10 @@ class Chunker:
             if start < segment.body and number + 1 < len(spans) and not text[segment.body : end].strip():
                 continue  # headings alone
             joins = segment.joins and number == 0
-            yield _Piece(start, end, segment.path, segment.level, joins, self._size(text[start:end]))
+            # Only the outer ones can be joined with anything.
+            outer = number in (0, len(spans) - 1)
+            size = self._size(text[start:end]) if outer else self._max_tokens
+            yield _Piece(start, end, segment.path, segment.level, joins, size)
 
     def _of_table(self, segment: Segment, table: Table, text: str) -> Iterator[_Piece]:
         """One piece when all of it fits; else rows, each piece but the first titled with the header too."""
