@@ -29,8 +29,9 @@ _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError, NotImp
 class Package:
     """An open zip file. Raises NotIndexable, with the reason, for whatever is wrong with it."""
 
-    def __init__(self, raw: bytes, what: str) -> None:
+    def __init__(self, raw: bytes, what: str, max_member: int = MAX_MEMBER) -> None:
         self._what = what
+        self._max_member = max_member
         try:
             self._archive = zipfile.ZipFile(io.BytesIO(raw))
         except _DAMAGE as error:
@@ -56,7 +57,7 @@ class Package:
             raise NotIndexable(f"damaged {self._what}: {name} is missing")
         if member.flag_bits & _ENCRYPTED:
             raise NotIndexable(f"encrypted {self._what}: a password is needed")
-        if member.file_size > min(MAX_MEMBER, self._left):
+        if member.file_size > min(self._max_member, self._left):
             raise NotIndexable(f"too large: {name} unpacks to {member.file_size:,} bytes")
         self._left -= member.file_size
         try:

@@ -11,6 +11,8 @@ from ragla.retrieve.html import html_to_markdown
 from ragla.retrieve.readers.package import Package
 
 _STYLES = "p[style-name='Title'] => h1:fresh\np[style-name='Subtitle'] => p:fresh"
+# mammoth holds the document as a tree of some 35 times its size.
+_MAX_XML = 24_000_000
 _CODE_PAGE = re.compile(rb"\\ansicpg(\d+)")
 
 
@@ -18,7 +20,7 @@ def read_docx(raw: bytes) -> Document:
     """A docx file: headings, paragraphs, lists, tables and notes; pictures have no text."""
     import mammoth
 
-    package = Package(raw, "Word document").only_xml()
+    package = Package(raw, "Word document", _MAX_XML).only_xml()
     converted = mammoth.convert_to_html(
         package,
         style_map=_STYLES,
