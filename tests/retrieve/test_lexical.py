@@ -12,6 +12,7 @@ from ragla.retrieve.lexical import (
     coverage,
     indexed_text,
     query_tokens,
+    telling,
     tokens,
     word_weights,
 )
@@ -69,3 +70,20 @@ def test_coverage_counts_words_nobody_has() -> None:
 def test_chinese_question_words_do_not_count() -> None:
     assert query_tokens("差旅费怎么报销吗？") == ["差旅", "旅费", "报销"]
     assert query_tokens("什么？") == ["什么"]
+
+
+def test_only_the_passages_allowed_are_matched() -> None:
+    connection = database("boat one", "boat two", "boat boat", "tree")
+    assert list(best_matches(connection, ["boat"], 9)) == [3, 1, 2]
+    assert list(best_matches(connection, ["boat"], 9, [2, 4])) == [2]
+    assert best_matches(connection, ["boat"], 9, []) == {}
+
+
+def test_words_that_stand_everywhere_are_left_out_of_a_large_index_only() -> None:
+    connection = database("the otter", "the heron")
+    weights = word_weights(connection, ["the", "otter"])
+    assert telling(connection, weights) == ["the", "otter"]
+    connection.executemany("INSERT INTO chunks VALUES (?)", ((number,) for number in range(3, 10_001)))
+    everywhere = {"the": 0.01, "otter": 9.0}
+    assert telling(connection, everywhere) == ["otter"]
+    assert telling(connection, {"the": 0.01}) == ["the"]
