@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import io
 import itertools
+import os
 import sys
 import traceback
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -43,6 +45,8 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         process.prepare()
+        if sys.stderr is None:  # closed: what goes there is for nobody
+            sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  as long as the process
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")  # paths and answers hold what a terminal may not know
         try:
@@ -51,7 +55,7 @@ class Commands(TyperGroup):
             failure = INTERRUPTION
         except Exception as error:  # whatever a library raises, a user sees one line
             if isinstance(error, BrokenPipeError) or is_control_flow(error):
-                if ctx.meta[JSON_WANTED] and hasattr(error, "format_message"):
+                if ctx.meta[JSON_WANTED] and sys.stdout and hasattr(error, "format_message"):
                     wrong_usage = Failure(error.format_message(), "ragla --help", UsageError.exit_code)
                     print_json(wrong_usage.as_json(), ctx.meta[JSON_WANTED])
                 raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +11,7 @@ from ragla.errors import RaglaError
 from ragla.terminal import JsonForm, errors, print_json
 
 INTERRUPTED = 130
+FULL = (errno.ENOSPC, errno.EDQUOT)
 TOO_LARGE = "choose a smaller model: ragla models list"
 
 
@@ -28,6 +31,8 @@ class Failure:
         # torch is not loaded for its name
         if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
             return cls("not enough memory", TOO_LARGE, 1)
+        if isinstance(error, OSError) and error.errno in FULL:
+            return cls("no space left where this is written", "make room, or write it elsewhere", 1)
         first_line = next(iter(str(error).splitlines()), "") or type(error).__name__
         return cls(f"unexpected: {first_line}", "see where: ragla --debug …", 1)
 
@@ -40,8 +45,13 @@ class Failure:
         console.print(prefix + one_line(self.message), style=style, soft_wrap=True)
         if self.hint:
             console.print(f"  → {one_line(self.hint)}", soft_wrap=True)
-        if form is not None:
-            print_json(self.as_json(), form)
+        if form is not None and sys.stdout is not None:
+            try:
+                print_json(self.as_json(), form)
+            except BrokenPipeError:
+                raise
+            except OSError:  # stdout may be what failed; the lines above have said it
+                return
 
     def as_json(self) -> dict[str, Any]:
         """The document."""

@@ -26,6 +26,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from ragla.errors import ModelUnavailable
+from ragla.user_path import user_path
 
 MANIFEST = "manifest.json"
 # What a model folder may hold: weights without code, tokenizer, configuration, model card.
@@ -102,7 +103,7 @@ def registry() -> dict[str, Entry]:
 def cache_folder() -> Path:
     """``$RAGLA_CACHE``, else the user's cache folder for ragla. It need not exist yet."""
     if chosen := os.environ.get("RAGLA_CACHE"):
-        return Path(chosen).expanduser().absolute()
+        return user_path(chosen).absolute()
     return platformdirs.user_cache_path("ragla")
 
 
@@ -129,7 +130,7 @@ def locate(name: str, on_progress: OnProgress = ignore_progress) -> Path:
     """
     if (entry := registry().get(name)) is not None:
         return _pulled(name) or _in_hub_cache(entry.hub) or _absent(name)
-    path = Path(name).expanduser()
+    path = user_path(name)
     if path.suffix == ".gguf":
         return _converted(path, on_progress)
     if path.is_dir():

@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 
 from ragla.config import Profile
 from ragla.errors import RaglaError, UsageError
+from ragla.user_path import user_path
 
 PROJECT_FILE = "ragla.yaml"
 ENV_PREFIX = "RAGLA_"
@@ -146,7 +147,7 @@ def _profile_layer(chosen: str | None) -> Iterator[_Layer]:
     if chosen in shipped:
         yield _file_layer(shipped[chosen], f"profile {chosen}")
         return
-    path = Path(chosen).expanduser()
+    path = user_path(chosen)
     if path.is_file():
         yield _file_layer(path, f"profile {path}")
         return

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ragla import models
 from ragla.config import Profile
 from ragla.errors import IndexUnusable
+from ragla.user_path import user_path
 
 if TYPE_CHECKING:
     from ragla.answer import Answerer
@@ -36,7 +37,7 @@ def find_index(chosen: str | None, folder: Path) -> Path:
     """
     named = chosen or os.environ.get("RAGLA_INDEX")
     if named:
-        path = Path(named).expanduser()
+        path = user_path(named)
         if not path.is_dir():
             raise IndexUnusable(f"no index at {path}", f"make one: ragla index FOLDER --index {path}")
         return path
@@ -49,7 +50,7 @@ def find_index(chosen: str | None, folder: Path) -> Path:
 def new_index(chosen: str | None, folder: Path) -> Path:
     """Where an index of named folders goes: the chosen place, ``$RAGLA_INDEX``, else ``.ragla`` here."""
     named = chosen or os.environ.get("RAGLA_INDEX")
-    return Path(named).expanduser() if named else folder / INDEX_FOLDER
+    return user_path(named) if named else folder / INDEX_FOLDER
 
 
 def open_embedder(profile: Profile) -> SentenceEmbedder:

@@ -7,12 +7,15 @@ something is drawn.
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+from ragla.errors import UsageError
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -24,15 +27,25 @@ if TYPE_CHECKING:
 
 UNLIMITED = 1000  # columns, where stdout is no terminal: nothing is folded or cut
 
+# What JSON may hold as it is, but a terminal obeys or a reader of lines takes for an end of line.
+ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029]")
+
 JsonForm = Literal["document", "lines"]
 """``--json`` writes one document, ``--jsonl`` one a line."""
 
 
+def data_stream() -> TextIO:
+    """stdout. Raises UsageError where the process was started without one."""
+    if sys.stdout is None:
+        raise UsageError("stdout is closed, there is nowhere to write to", "redirect it instead: > FILE")
+    return sys.stdout
+
+
 def output() -> Console:
-    """stdout; never wraps or reads markup out of data."""
+    """stdout; never wraps or reads markup out of data. Raises UsageError where there is none."""
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else UNLIMITED
+    width = None if data_stream().isatty() else UNLIMITED
     return Console(width=width, markup=False, highlight=False, emoji=False)
 
 
@@ -44,10 +57,11 @@ def errors() -> Console:
 
 
 def print_json(document: dict[str, Any], form: JsonForm = "document") -> None:
-    """One JSON document on stdout, as several lines or as one."""
-    indent = 2 if form == "document" else None
-    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=indent) + "\n")
-    sys.stdout.flush()
+    """One JSON document on stdout, as several lines or as one. Raises UsageError where there is none."""
+    stdout = data_stream()
+    text = json.dumps(document, ensure_ascii=False, indent=2 if form == "document" else None)
+    stdout.write(ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    stdout.flush()
 
 
 @contextmanager

@@ -8,7 +8,6 @@ import platform
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 from statistics import median
 
 import torch
@@ -17,6 +16,7 @@ from ragla.bench.machine import cpu_name
 from ragla.bench.stock import stock_dtype
 from ragla.config import Profile
 from ragla.decode.model import TargetModel
+from ragla.user_path import user_path
 
 
 @dataclass(frozen=True)
@@ -87,5 +87,5 @@ def environment(
 
 def _model_name(model: str) -> str:
     """A registry name or hub id as it is; of a path only the last part, which is no one else's business."""
-    path = Path(model).expanduser()
+    path = user_path(model)
     return path.name if path.exists() else model

@@ -14,6 +14,7 @@ from pathspec import GitIgnoreSpec
 from ragla.errors import UsageError
 from ragla.retrieve.decoding import neutralise
 from ragla.retrieve.selection import EVERYTHING, Selection
+from ragla.user_path import user_path
 
 IGNORE_FILES = (".gitignore", ".raglaignore")
 # Rules, and what tools keep for themselves; not even ``--hidden`` means these.
@@ -105,7 +106,7 @@ def resolve_roots(roots: Sequence[Path]) -> list[Path]:
     """
     resolved: dict[Path, None] = {}
     for root in roots:
-        path = Path(root).expanduser().resolve()
+        path = user_path(str(root)).resolve()
         if not path.exists():
             raise UsageError(f"{root}: no such folder", hint="check the path; nothing was changed")
         if not path.is_dir():

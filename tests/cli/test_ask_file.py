@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,8 @@ def test_without_an_answer_the_code_says_so(ragla: Ragla, world: World, asked: P
         (["-f", "q.txt", "--json"], "--json is for one question"),
         (["-f", "gone.txt"], "gone.txt: cannot be read"),
         (["-f", "."], ".: cannot be read"),
+        (["-f", ""], "--file: no file named"),
+        (["-f", "~nobody-of-that-name/q.txt"], "~nobody-of-that-name/q.txt: no home folder"),
     ],
 )
 def test_flags_that_do_not_fit(ragla: Ragla, world: World, words: list[str], message: str) -> None:
@@ -150,4 +153,28 @@ def test_a_file_without_questions_is_said(tmp_path: Path) -> None:
     path = tmp_path / "q"
     path.write_text(" \n\n")
     with pytest.raises(UsageError, match="holds no questions"):
+        read_questions(str(path))
+
+
+def test_only_line_feeds_and_returns_end_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    spelt = json.dumps({"question": "one\u2028two"}, ensure_ascii=False)
+    path.write_bytes(f"{spelt}\r\nthree\rfour\n".encode())
+    assert read_questions(str(path)) == [
+        AskedLine(1, "one\u2028two"),
+        AskedLine(2, "three"),
+        AskedLine(3, "four"),
+    ]
+
+
+def test_a_file_in_utf_16_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    path.write_bytes("Was?\r\n谁？\r\n".encode("utf-16"))
+    assert read_questions(str(path)) == [AskedLine(1, "Was?"), AskedLine(2, "谁？")]
+
+
+def test_a_file_that_is_no_text_asks_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "q"
+    path.write_bytes(Path(sys.executable).resolve().read_bytes()[:5000])
+    with pytest.raises(UsageError, match="is not a text file"):
         read_questions(str(path))

@@ -162,7 +162,7 @@ def test_a_wrong_usage_is_one_document_too(ragla: Ragla, words: list[str]) -> No
 
 
 @pytest.mark.parametrize(
-    "error", [RuntimeError("first\nsecond"), AttributeError(), OSError(28, "No space left")]
+    "error", [RuntimeError("first\nsecond"), AttributeError(), OSError(5, "Input/output error")]
 )
 def test_the_unexpected_is_one_line_unless_asked_for_more(
     ragla: Ragla, world: World, monkeypatch: pytest.MonkeyPatch, error: Exception
