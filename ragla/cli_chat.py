@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ragla.asking import Asking, ExactFlag, JsonlFlag, NoReuseFlag, open_asking, show_interruption
@@ -75,15 +76,26 @@ class Chat:
                 style="dim",
                 soft_wrap=True,
             )
-        while (line := read_line(interactive=self.interactive)) is not None:
-            text = line.strip()
+        for text in self.lines():
             if text == "/quit":
                 break
-            if text.startswith("/"):
-                self.command(text)
-            elif text:
-                self.question(text)
+            try:
+                if text.startswith("/"):
+                    self.command(text)
+                else:
+                    self.question(text)
+            except KeyboardInterrupt:  # before the first word of an answer, or behind its last
+                INTERRUPTION.report(self.form)
         return 0 if self.interactive else self.failed
+
+    def lines(self) -> Iterator[str]:
+        """What is asked, without white space around it and without empty lines."""
+        first = True
+        while (line := read_line(interactive=self.interactive)) is not None:
+            text = line.removeprefix("\ufeff" if first else "").strip()  # a file's byte-order mark
+            first = False
+            if text:
+                yield text
 
     def command(self, text: str) -> None:
         """What a line with a slash asks for."""
@@ -104,9 +116,6 @@ class Chat:
             outcome = self.asking.ask(text, self.conversation)
         except RaglaError as error:
             self.fail(Failure.of(error))
-            return
-        except KeyboardInterrupt:  # before the first word of an answer
-            INTERRUPTION.report(self.form)
             return
         self.last = outcome.answer
         if self.asking.quiet:

@@ -113,6 +113,13 @@ def test_bytes_that_are_no_text_are_read_as_well_as_can_be(ragla: Ragla, world: 
     assert answer["question"] == "caf\ufffd hours"
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_line(ragla: Ragla, world: World) -> None:
+    [answer] = said(ragla("chat", *world.flags, "--jsonl", stdin=f"\ufeff{QUESTION}\n"))
+    assert answer["question"] == QUESTION
+    answer = document(ragla("ask", "-", *world.flags, "--json", stdin="\ufeffWhy?"))
+    assert answer["question"] == "Why?"
+
+
 # --- typed -------------------------------------------------------------------------------------------------
 
 

@@ -12,6 +12,8 @@ from ragla.text_stream import TextStream
 from tests.cli.test_ask_file import records
 from tests.cli.tiny_world import QUESTION, Ragla, World, document
 
+NONSENSE = "error: /nonsense: no such command"
+
 pytestmark = pytest.mark.usefixtures("heard_interrupts")
 
 
@@ -103,6 +105,19 @@ def test_an_interrupt_ends_one_answer_of_a_conversation(ragla: Ragla, world: Wor
     assert first["interrupted"]
     assert second["interrupted"]  # the same key is pressed in each
     assert first["stats"]["prompt_tokens"] == second["stats"]["prompt_tokens"]  # a part is told to nobody
+
+
+def test_an_interrupt_behind_an_answer_does_not_end_a_conversation(
+    ragla: Ragla, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragla.cli_chat.show_interruption", lambda _: signal.raise_signal(signal.SIGINT))
+    result = ragla("chat", *plain(world), stdin=f"{QUESTION}\n/nonsense\n{QUESTION}\n")
+    assert result.stderr.count(" tokens in ") == 2
+    assert [line for line in result.stderr.splitlines() if line in ("interrupted", NONSENSE)] == [
+        "interrupted",
+        NONSENSE,
+        "interrupted",
+    ]
 
 
 def test_interrupts_that_are_ignored_or_handled_elsewhere_stay_so() -> None:
