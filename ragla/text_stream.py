@@ -20,6 +20,7 @@ class TextStream:
         self.on_text = on_text
         self.text = ""
         self._sent = 0
+        self._stopped = False
 
     def push(self, token_ids: list[int], end_ids: frozenset[int]) -> None:
         """Take the whole answer so far."""
@@ -27,6 +28,7 @@ class TextStream:
         text = self.tokenizer.decode(plain, skip_special_tokens=True)
         found = [at for at in (text.find(string) for string in self.stop) if at >= 0]
         self.text = text[: min(found)] if found else text
+        self._stopped = bool(found)
         whole = self.text.rstrip("\ufffd")
         self._send(whole, self.held(whole))
 
@@ -37,9 +39,10 @@ class TextStream:
         return len(text) - len(text[: len(text) - longest].rstrip())
 
     def finish(self) -> str:
-        """The final text; sends what was held back."""
-        self._send(self.text.rstrip(), hold=0)
-        self.text = self.text.strip()
+        """The final text; sends what was held back, but for half a character where the answer was cut."""
+        whole = (self.text if self._stopped else self.text.rstrip("\ufffd")).rstrip()
+        self._send(whole, hold=0)
+        self.text = whole.strip()
         return self.text
 
     def _send(self, text: str, hold: int) -> None:

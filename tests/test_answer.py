@@ -60,6 +60,14 @@ def test_half_a_character_waits_for_the_rest() -> None:
     assert stream.finish() == "to 旅"
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_half_a_character_where_the_answer_was_cut_is_no_text(count: int) -> None:
+    stream = Stream()
+    stream.say("to ")
+    stream.push(single_bytes("旅")[:count])
+    assert stream.finish() == "to"
+
+
 def test_what_may_become_a_stop_string_waits() -> None:
     stream = Stream("\nQ:", "STOP")
     assert stream.say("one\n") == "one"
