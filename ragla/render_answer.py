@@ -35,7 +35,7 @@ def source_lines(sources: Iterable[Source]) -> Iterable[Text]:
 def stats_line(answer: Answer) -> Text:
     """What the answer cost: the numbers are defined in ``ragla.decode.stats``."""
     stats = answer.stats
-    line = Text(f"{stats.tokens} tokens in {len(stats.steps)} steps · ", style="dim")
+    line = Text(f"{counted(stats.tokens, 'token')} in {counted(len(stats.steps), 'step')} · ", style="dim")
     line.append(f"{stats.tokens_per_step:.1f} tokens/step", style="bold green")
     line.append(
         f" · {stats.accepted_share:.0%} accepted · first token {answer.ttft_s:.1f} s"
