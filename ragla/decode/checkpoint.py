@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from transformers import (
 )
 
 from ragla.errors import ModelUnavailable
+
+WRITES = re.compile("CausalLM|LMHead|Generation")  # in the class name of a model that writes text
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,12 @@ class Checkpoint:
         except Exception as error:
             raise self.unloadable(error) from error
         if missing := sorted(loading["missing_keys"]):  # transformers would make them up
+            kinds = getattr(self.config, "architectures", None) or []
+            if kinds and not any(WRITES.search(kind) for kind in kinds):
+                raise ModelUnavailable(
+                    f"{self.folder}: this is no model that writes text, it is {', '.join(kinds)}",
+                    "choose one that does: ragla models list",
+                )
             raise self.unloadable(f"{len(missing)} tensors are missing, {missing[0]} for one")
         return model
 

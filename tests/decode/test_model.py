@@ -180,6 +180,9 @@ def test_a_model_that_writes_no_text(folder: Path) -> None:
         load_target(folder, settings(folder))
     with pytest.raises(UsageError):
         load_target(folder, settings(folder, dtype="int8"))
+    configure(model_type="bert", architectures=["BertModel"])(folder)
+    with pytest.raises(ModelUnavailable, match="no model that writes text, it is BertModel"):
+        load_target(folder, settings(folder))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
