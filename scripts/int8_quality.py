@@ -23,7 +23,7 @@ prepare()
 
 import torch  # noqa: E402
 
-from ragla.decode.model import LoadSettings, TargetModel, load_target  # noqa: E402
+from ragla.decode.model import Dtype, LoadSettings, TargetModel, load_target  # noqa: E402
 from ragla.decode.tree_attention import causal_rows  # noqa: E402
 
 
@@ -75,13 +75,13 @@ def arguments() -> argparse.Namespace:
 _loaded: dict[str, TargetModel] = {}
 
 
-def target(options: argparse.Namespace, dtype: str) -> TargetModel:
+def target(options: argparse.Namespace, dtype: Dtype) -> TargetModel:
     """The model in one precision; the other is let go."""
     if dtype not in _loaded:
         _loaded.clear()
         with tempfile.TemporaryDirectory() as folder:
             integers = options.integers or Path(folder)
-            settings = LoadSettings(dtype=dtype, integers=integers)  # type: ignore[arg-type]
+            settings = LoadSettings(dtype=dtype, integers=integers)
             _loaded[dtype] = load_target(options.model, settings)
     return _loaded[dtype]
 
