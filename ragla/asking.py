@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -53,11 +54,16 @@ JsonlFlag = Annotated[
 
 @dataclass(frozen=True)
 class Outcome:
-    """An answer, whether plain decoding gives the same, if that was asked, and why it is not kept."""
+    """An answer, and why it is not kept.
+
+    ``verdict``: whether plain decoding gives the same, and ``explanation``: how its passages were chosen,
+    where that was asked.
+    """
 
     answer: Answer
     verdict: Verdict | None
     problem: str | None
+    explanation: Explanation | None = None
 
     @property
     def exit_code(self) -> int:
@@ -89,9 +95,16 @@ class Asking:
 
         answerer, target = self.answerer, self.answerer.target
         observe = draft_printer(target) if self.profile.decode.debug else None
+        explanation = None
         with reading(self.quiet) as on_text, interruptible() as stopped:
             if conversation is not None:
                 answer = conversation.ask(question, on_text, observe, stopped)
+            elif self.explain:
+                began = perf_counter()
+                explanation = self.explanation(question)
+                answer = answerer.answer_from(
+                    question, explanation.kept, self.retriever, on_text, observe, stopped, began=began
+                )
             else:
                 answer = answerer.ask(question, self.retriever, on_text, observe, stopped)
         session.save_step_cost(self.profile, target, self.cost)
@@ -102,7 +115,7 @@ class Asking:
         if self.verify:
             with status("decoding again without drafts", quiet=self.quiet):
                 verdict = answerer.recheck(answer)
-        return Outcome(answer, verdict, self.earlier.keep(answer, self.retriever))
+        return Outcome(answer, verdict, self.earlier.keep(answer, self.retriever), explanation)
 
     def as_json(self, outcome: Outcome) -> dict[str, Any]:
         """The document of an answer."""
@@ -114,14 +127,14 @@ class Asking:
         if self.verify:
             verdict = outcome.verdict
             document["verify"] = render_answer.verdict_json(verdict, decode) if verdict else None
-        if self.explain:
+        if outcome.explanation is not None:
             from ragla.render_search import explanation_json
 
-            document["explain"] = explanation_json(self.explanation(answer.question))
+            document["explain"] = explanation_json(outcome.explanation)
         return document
 
     def explanation(self, question: str) -> Explanation:
-        """How the passages of a question came to be chosen; the search is made once more."""
+        """How the passages of a question came to be chosen."""
         options = self.profile.retrieve
         return self.retriever.explain(question, options.top_k, options.relevance_floor)
 
@@ -143,10 +156,10 @@ class Asking:
             errors().print(f"did not fit the prompt: {render.one_line(path)}", style="yellow", soft_wrap=True)
         for notice in (*answer.notices, outcome.problem):
             show_notice(notice)
-        if self.explain:
+        if outcome.explanation is not None:
             from ragla.render_search import explanation_lines
 
-            for line in explanation_lines(self.explanation(answer.question)):
+            for line in explanation_lines(outcome.explanation):
                 errors().print(line, soft_wrap=True)
         for line in render_answer.cost_lines(answer):
             errors().print(line, soft_wrap=True)
