@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from statistics import median
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -33,9 +33,6 @@ from ragla.flags import (
 )
 from ragla.question_file import AskedLine, question_text, read_questions
 from ragla.terminal import errors, print_json, show_notice
-
-if TYPE_CHECKING:
-    pass
 
 
 def ask(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
@@ -13,22 +12,11 @@ from hypothesis import strategies as st
 from ragla.decode.kv_cache import KVCache, PreallocatedLayer
 from ragla.decode.tree_attention import causal_rows, tree_rows
 from ragla.trie import DraftTree
+from tests.decode.random_trees import prefix_of, random_tree
 from tests.decode.test_matrix import EAGER, PACKED
 from tests.decode.tiny_models import few
 
 CPU = torch.device("cpu")
-
-
-def random_tree(nodes: int, seed: int) -> DraftTree:
-    rng = random.Random(seed)
-    tree = DraftTree([rng.randrange(3, 120)])
-    while len(tree) < nodes:
-        tree.add(rng.randrange(3, 120), max(0, len(tree) - 1 - rng.randrange(3)))
-    return tree
-
-
-def prefix_of(length: int) -> list[int]:
-    return [3 + (index * 37) % 110 for index in range(length)]
 
 
 def after_prefix(backend: Any, prefix: list[int], room: int) -> KVCache:

@@ -118,18 +118,6 @@ class StorageLayer(PreallocatedLayer):  # type: ignore[no-untyped-call]  # the c
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
         """Nothing: the rows lie in a storage."""
 
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Write new rows behind those in use; return keys and values of all of them."""
-        end = self.length + key_states.shape[-2]
-        if end > self.capacity:
-            raise ValueError(f"{end} rows do not fit a cache of {self.capacity}")
-        self.keys[:, :, self.length : end] = key_states
-        self.values[:, :, self.length : end] = value_states
-        self.length = end
-        return self.keys[:, :, :end], self.values[:, :, :end]
-
 
 class PooledCache(KVCache):
     """A KV cache in a storage, which it gives back when it is no longer referred to."""
