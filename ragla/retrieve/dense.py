@@ -140,7 +140,7 @@ def write_durably(path: Path, payload: bytes) -> None:
             os.fsync(file.fileno())
         temporary.replace(path)
     finally:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):  # renamed, or the disk that fails refuses this too
             temporary.unlink()
     _sync_folder(path.parent)
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import sqlite3
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from ragla.errors import IndexUnusable, RaglaError
+
+
+_WRITABLE = "make the index folder writable, or name another: --index FOLDER"
 
 
 def rebuild_hint(roots: Iterable[str] = ()) -> str:
@@ -21,13 +25,46 @@ def database_errors(database: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-            raise disk_full(database) from error
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY:
-            raise IndexUnusable(f"{database}: busy", hint="wait for `ragla index` to finish") from error
-        raise IndexUnusable(f"{database}: {error}", hint=rebuild_hint()) from error
+        raise _of_operation(database, error) from error
     except sqlite3.DatabaseError as error:
-        raise IndexUnusable(f"{database}: damaged: {error}", hint=rebuild_hint()) from error
+        raise IndexUnusable(f"{database}: damaged: {_line(error)}", hint=rebuild_hint()) from error
+
+
+def _of_operation(database: Path, error: sqlite3.OperationalError) -> RaglaError:
+    # The low byte is the kind; the rest says in which of SQLite's calls.
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return disk_full(database)
+    if code == sqlite3.SQLITE_BUSY:
+        return IndexUnusable(f"{database}: busy", hint="wait for `ragla index` to finish")
+    if code == sqlite3.SQLITE_IOERR:  # of the disk, not of the index: nothing says that it is damaged
+        return RaglaError(
+            f"{database}: {_line(error)}",
+            hint="see that the disk is neither full nor broken, and run it again",
+        )
+    if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return RaglaError(f"{database}: {_line(error)}", hint=_WRITABLE)
+    return IndexUnusable(f"{database}: {_line(error)}", hint=rebuild_hint())
+
+
+@contextlib.contextmanager
+def file_errors(path: Path) -> Iterator[None]:
+    """Turn what the system raises while ``path`` is written into errors a user can act on."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise disk_full(path) from error
+        closed = error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
+        raise RaglaError(
+            f"{path}: cannot be written: {error.strerror or error}",
+            hint=_WRITABLE if closed else "run the same command again",
+        ) from error
+
+
+def _line(error: Exception) -> str:
+    """What SQLite says; of a damaged database it may quote anything."""
+    return " ".join(str(error).split())
 
 
 def disk_full(path: Path) -> RaglaError:

@@ -1,0 +1,90 @@
+"""Starts child processes from a warm fork server, kills them, collects how they ended."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fault_jobs import Job, Outcome, SystemFault, child
+
+HERE = Path(__file__).parent
+LIMIT_S = 60
+
+
+class Child:
+    """A process at work on a job."""
+
+    def __init__(self, job: Job, fault: SystemFault | None = None) -> None:
+        context = multiprocessing.get_context("forkserver")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=child, args=(theirs, job, fault))
+        self._process.start()
+        theirs.close()
+        assert self._pipe.poll(LIMIT_S), "the child did not start"
+        assert self._pipe.recv() == "ready"
+
+    def kill_after(self, seconds: float) -> Outcome | None:
+        """Kill it then; how it ended if it was faster."""
+        time.sleep(seconds)
+        assert self._process.pid is not None
+        os.kill(self._process.pid, signal.SIGKILL)
+        return self.outcome()
+
+    def outcome(self) -> Outcome | None:
+        """How the job ended; None where the process died of SIGKILL before it could say."""
+        try:
+            assert self._pipe.poll(LIMIT_S), "the child hangs"
+            told: Outcome | None = self._pipe.recv()
+        except EOFError:
+            told = None
+        self._process.join(LIMIT_S)
+        assert self._process.exitcode in ((0, -signal.SIGKILL) if told else (-signal.SIGKILL,))
+        self._pipe.close()
+        self._process.close()
+        return told
+
+
+def finished(job: Job, fault: SystemFault | None = None) -> Outcome:
+    """How a job ends that nobody kills."""
+    told = Child(job, fault).outcome()
+    assert told is not None
+    return told
+
+
+def compiled_shim(folder: Path) -> Path | None:
+    """The library that makes system calls fail; None where there is no compiler or no LD_PRELOAD."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None or os.uname().sysname != "Linux":
+        return None
+    library = folder / "syscall_faults.so"
+    command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(HERE / "syscall_faults.c"), "-ldl"]
+    return library if subprocess.run(command, check=False, capture_output=True).returncode == 0 else None
+
+
+@contextmanager
+def fork_server(shim: Path | None) -> Iterator[None]:
+    """A fork server with everything imported and one thread, under ``shim`` where there is one."""
+    path = os.pathsep.join([str(HERE), str(HERE.parent / "retrieve"), str(HERE.parent.parent)])
+    wanted = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"} | ({"LD_PRELOAD": str(shim)} if shim else {})
+    before = {name: os.environ.get(name) for name in wanted}
+    os.environ.update(wanted)
+    from multiprocessing.forkserver import _forkserver
+
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["fault_jobs"])
+    try:
+        _forkserver.ensure_running()
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+    yield
+    _forkserver._stop()

@@ -1,0 +1,98 @@
+"""Documents whose every version is told apart by its words, and what must hold of an index of them."""
+
+from __future__ import annotations
+
+import random
+from contextlib import closing
+from pathlib import Path
+
+from hashing_embedder import HashingEmbedder
+
+from ragla.retrieve import Passage, Retriever
+from ragla.retrieve.store import Store
+
+_WORDS = "anchor barge canal delta estuary ferry gangway harbour island jetty keel lock mast oar pier".split()
+_CHINESE = "码头上停着三条驳船。水闸每天早上六点打开。船长必须出示证件。"
+
+
+class Documents:
+    """A folder of documents that remembers every text it ever held."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.folder = folder
+        self.chance = random.Random(seed)
+        self.versions: dict[str, list[str]] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @property
+    def here(self) -> list[str]:
+        """Names of the files there are."""
+        return sorted(path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*.*"))
+
+    def write(self, name: str, paragraphs: int = 2) -> None:
+        """Write a new version of a file. Its word, as ``word_of`` gives it, stands in every paragraph."""
+        versions = self.versions.setdefault(name, [])
+        word = f"{Path(name).stem}v{len(versions)}"
+        texts = [f"# The {word} document"]
+        for number in range(paragraphs):
+            words = " ".join(self.chance.choices(_WORDS, k=self.chance.randrange(20, 60)))
+            texts.append(f"Paragraph {number} of {word} says:\n{words}.\n{_CHINESE if number % 3 == 2 else ''}")
+        versions.append("\n\n".join(texts) + "\n")
+        path = self.folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(versions[-1], encoding="utf-8", newline="\n")
+
+    def delete(self, name: str) -> None:
+        """Delete a file."""
+        (self.folder / name).unlink()
+
+    def fill(self, files: int) -> None:
+        """Write some files of a page and some of several."""
+        for number in range(files):
+            self.write(f"part{number % 3}/f{number:02}.{'md' if number % 2 else 'txt'}", 1 + number % 7)
+
+    def change_some(self) -> None:
+        """Add, change and delete a few files."""
+        for name in self.chance.sample(self.here, k=min(4, len(self.here))):
+            if self.chance.random() < 0.35:
+                self.delete(name)
+            else:
+                self.write(name, self.chance.randrange(1, 6))
+        for _ in range(self.chance.randrange(1, 4)):
+            self.write(f"part{self.chance.randrange(3)}/n{self.chance.randrange(1000):03}.md", 3)
+
+    def check(self, passage: Passage) -> str:
+        """That a passage is a piece of its file as the file was at some time; that version's text."""
+        assert passage.absolute == str(self.folder / passage.path)
+        for text in self.versions[passage.path]:
+            if text[passage.start : passage.end] == passage.text:
+                assert passage.text
+                assert passage.first_line == 1 + text.count("\n", 0, passage.start)
+                assert passage.last_line == 1 + text.count("\n", 0, passage.end - 1)
+                return text
+        raise AssertionError(f"{passage.path}:{passage.start}-{passage.end} was never {passage.text!r}")
+
+
+def word_of(text: str) -> str:
+    """The word that only this version of a document has."""
+    return text.partition("# The ")[2].partition(" ")[0]
+
+
+def stored_texts(index_dir: Path) -> dict[str, str]:
+    """The documents of an index, by path."""
+    with closing(Store.read(index_dir)) as store:
+        rows = store.connection.execute("SELECT path, text FROM files JOIN documents USING (id)").fetchall()
+    return dict(rows)
+
+
+def check_answers(documents: Documents, index_dir: Path) -> int:
+    """That every document of an index is found by its own word, in its own text; how many there are."""
+    texts = stored_texts(index_dir)
+    with closing(Retriever.open(index_dir, HashingEmbedder())) as retriever:
+        for path, text in texts.items():
+            assert text in documents.versions[path]
+            best = retriever.search(word_of(text), 3)[0].passage
+            assert best.path == path
+            assert word_of(text) in best.text
+            assert documents.check(best) == text
+    return len(texts)

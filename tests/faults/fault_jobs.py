@@ -1,0 +1,90 @@
+"""What child processes of these tests do: index, while the parent kills them or the disk fails them.
+
+Runs in processes of a fork server that has imported everything, so that a child is at work at once.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+import traceback
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import faiss  # noqa: F401  # loaded before a fork, not in each child
+import semantic_text_splitter  # noqa: F401
+from hashing_embedder import HashingEmbedder
+
+from ragla.config import RetrieveSettings
+from ragla.errors import RaglaError
+from ragla.retrieve import index_folders, update
+from ragla.retrieve.events import Event
+from ragla.retrieve.indexer import IndexReport
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run over ``folder``, in batches of ``batch_files``."""
+
+    folder: Path
+    index_dir: Path
+    rebuild: bool = False
+    batch_files: int = 3
+
+
+@dataclass(frozen=True)
+class SystemFault:
+    """What the system does to the ``call``-th call that changes a file of the index (see syscall_faults.c)."""
+
+    action: str  # count, fail once, fail from, kill, torn
+    call: int = 0
+    errno: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended. ``error``: class, message and hint. ``trace`` only where it was not one line."""
+
+    report: IndexReport | None = None
+    error: tuple[str, str, str | None] | None = None
+    trace: str = ""
+    seconds: float = 0.0
+    calls: str = ""
+    events: list[str] = field(default_factory=list)
+
+
+_ACTIONS = ("count", "fail once", "fail from", "kill", "torn")
+
+
+def perform(job: Job) -> IndexReport:
+    """The job itself."""
+    update._BATCH_FILES = job.batch_files
+    return index_folders(
+        [job.folder], job.index_dir, RetrieveSettings(), HashingEmbedder(), rebuild=job.rebuild
+    )
+
+
+def child(pipe: Connection, job: Job, fault: SystemFault | None) -> None:
+    """Say that all is ready, do the job, tell how it ended."""
+    shim = ctypes.CDLL(None) if fault is not None else None
+    pipe.send("ready")
+    if shim is not None and fault is not None:
+        action = _ACTIONS.index(fault.action)
+        shim.faults_arm(os.fsencode(job.index_dir), action, ctypes.c_long(fault.call), fault.errno)
+    started = time.perf_counter()
+    report, error, trace = None, None, ""
+    try:
+        report = perform(job)
+    except RaglaError as raised:
+        error = (type(raised).__name__, str(raised), raised.hint)
+    except BaseException:
+        trace = traceback.format_exc()
+    seconds = time.perf_counter() - started
+    calls = ""
+    if shim is not None:
+        shim.faults_disarm()
+        shim.faults_log.restype = ctypes.c_char_p
+        calls = shim.faults_log().decode()
+    pipe.send(Outcome(report, error, trace, seconds, calls))
