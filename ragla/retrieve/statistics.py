@@ -1,0 +1,181 @@
+"""What an index holds and what it was made with; reads no document and loads no model."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ragla.retrieve.chunk import CHUNKER
+from ragla.retrieve.dense import DenseRecord
+from ragla.retrieve.formats import suffix_of
+from ragla.retrieve.read import READERS
+from ragla.retrieve.selection import EVERYTHING, Selection, selections
+from ragla.retrieve.store import SCHEMA_VERSION, Store
+
+_NUMBER = re.compile(r"\d[\d,.]*\d|\d")
+
+
+@dataclass(frozen=True)
+class FolderStatistics:
+    """A folder of the index. ``is_there``: it still is on the disk."""
+
+    folder: str
+    is_there: bool
+    indexed: int
+    skipped: int
+    selection: Selection
+
+
+@dataclass(frozen=True)
+class TypeStatistics:
+    """Files with one suffix, which is lower case and without its dot; empty for names without one."""
+
+    suffix: str
+    indexed: int
+    skipped: int
+    passages: int
+
+
+@dataclass(frozen=True)
+class DenseStatistics:
+    """The FAISS file. ``is_current``: it is there and was written for the passages as they are."""
+
+    record: DenseRecord | None
+    bytes: int
+    is_current: bool
+
+
+@dataclass(frozen=True)
+class IndexStatistics:
+    """An index. ``skipped``: (path, reason), absolute; ``reasons``: how many files each kind of reason has.
+
+    ``changed_at``: when passages last changed, UTC, None for an empty index. ``bytes``: on disk, by part.
+    ``is_outdated``: it was made by a ragla that reads or cuts otherwise.
+    """
+
+    index: Path
+    bytes: dict[str, int]
+    schema: str
+    generation: int
+    changed_at: datetime | None
+    made_with: dict[str, str]
+    is_outdated: bool
+    folders: list[FolderStatistics]
+    types: list[TypeStatistics]
+    reasons: dict[str, int]
+    skipped: list[tuple[str, str]]
+    passages: int
+    dense: DenseStatistics
+
+    @property
+    def indexed_files(self) -> int:
+        """Files that gave text."""
+        return sum(one.indexed for one in self.types)
+
+
+def index_statistics(index_dir: Path) -> IndexStatistics:
+    """What the index in ``index_dir`` holds. Raises IndexUnusable for none, or one that cannot be read."""
+    store = Store.read(Path(index_dir))
+    try:
+        with store.transaction("DEFERRED") as connection:
+            return _statistics(store, connection)
+    finally:
+        store.close()
+
+
+def _statistics(store: Store, connection: sqlite3.Connection) -> IndexStatistics:
+    made = store.fingerprint()
+    skipped = connection.execute(
+        "SELECT absolute, coalesce(reason, '') FROM files WHERE status = 'skipped' ORDER BY absolute"
+    ).fetchall()
+    return IndexStatistics(
+        index=store.database.parent,
+        bytes=_bytes_on_disk(store),
+        schema=SCHEMA_VERSION,
+        generation=store.generation(),
+        changed_at=_changed_at(connection),
+        made_with=made,
+        is_outdated=(made.get("chunker"), made.get("readers")) != (CHUNKER, READERS),
+        folders=_folders(store, connection),
+        types=_types(connection),
+        reasons=_reasons([reason for _, reason in skipped]),
+        skipped=skipped,
+        passages=store.passage_count(),
+        dense=_dense(store),
+    )
+
+
+def _bytes_on_disk(store: Store) -> dict[str, int]:
+    """Sizes of the database, the vectors and whatever else the folder holds, such as earlier answers."""
+    sizes = {"database": 0, "vectors": 0, "other": 0}
+    with os.scandir(store.database.parent) as entries:
+        for entry in entries:
+            if entry.name.endswith("-shm"):  # shared memory of whoever has it open, now also of this process
+                continue
+            part = "other"
+            if entry.name.startswith(store.database.name):  # with what SQLite keeps beside it
+                part = "database"
+            elif entry.name == store.dense_path.name:
+                part = "vectors"
+            sizes[part] += _size(Path(entry.path))
+    return sizes
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat(follow_symlinks=False).st_size
+    except OSError:  # deleted meanwhile
+        return 0
+
+
+def _changed_at(connection: sqlite3.Connection) -> datetime | None:
+    """What the last change noted, else when the last file was read."""
+    row = connection.execute("SELECT value FROM meta WHERE key = 'changed_at'").fetchone()
+    row = row or connection.execute("SELECT max(read_ns) FROM files").fetchone()
+    return None if row[0] is None else datetime.fromtimestamp(int(row[0]) / 1e9, UTC)
+
+
+def _folders(store: Store, connection: sqlite3.Connection) -> list[FolderStatistics]:
+    chosen = {str(root): selection for root, selection in selections(store).items()}
+    counted = connection.execute(
+        "SELECT root, sum(status = 'indexed'), sum(status = 'skipped') FROM files GROUP BY root ORDER BY root"
+    )
+    return [
+        FolderStatistics(root, Path(root).is_dir(), indexed, skipped, chosen.get(root, EVERYTHING))
+        for root, indexed, skipped in counted
+    ]
+
+
+def _types(connection: sqlite3.Connection) -> list[TypeStatistics]:
+    """Most passages first."""
+    passages = dict(connection.execute("SELECT document_id, count(*) FROM chunks GROUP BY document_id"))
+    indexed: Counter[str] = Counter()
+    skipped: Counter[str] = Counter()
+    of_type: Counter[str] = Counter()
+    for file_id, path, status in connection.execute("SELECT id, path, status FROM files"):
+        suffix = suffix_of(path).lstrip(".")
+        (indexed if status == "indexed" else skipped)[suffix] += 1
+        of_type[suffix] += passages.get(file_id, 0)
+    made = [TypeStatistics(name, indexed[name], skipped[name], of_type[name]) for name in of_type]
+    return sorted(made, key=lambda one: (-one.passages, -one.indexed, one.suffix))
+
+
+def _reasons(reasons: list[str]) -> dict[str, int]:
+    """How often each reason was given, most often first; reasons that differ in numbers alone are one."""
+    kinds: dict[str, list[str]] = {}
+    for reason in reasons:
+        kinds.setdefault(_NUMBER.sub("…", reason), []).append(reason)
+    named = {members[0] if len(set(members)) == 1 else kind: len(members) for kind, members in kinds.items()}
+    return dict(sorted(named.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _dense(store: Store) -> DenseStatistics:
+    record = store.dense_record()
+    size = _size(store.dense_path)
+    is_current = record is not None and size > 0 and record.generation == store.generation()
+    return DenseStatistics(record, size, is_current)
