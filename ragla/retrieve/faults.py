@@ -10,7 +10,6 @@ from pathlib import Path
 
 from ragla.errors import IndexUnusable, RaglaError
 
-
 _WRITABLE = "make the index folder writable, or name another: --index FOLDER"
 
 

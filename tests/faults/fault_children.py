@@ -33,8 +33,7 @@ class Child:
     def kill_after(self, seconds: float) -> Outcome | None:
         """Kill it then; how it ended if it was faster."""
         time.sleep(seconds)
-        assert self._process.pid is not None
-        os.kill(self._process.pid, signal.SIGKILL)
+        self._process.kill()
         return self.outcome()
 
     def outcome(self) -> Outcome | None:
@@ -64,7 +63,16 @@ def compiled_shim(folder: Path) -> Path | None:
     if compiler is None or os.uname().sysname != "Linux":
         return None
     library = folder / "syscall_faults.so"
-    command = [compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(HERE / "syscall_faults.c"), "-ldl"]
+    command = [
+        compiler,
+        "-O1",
+        "-shared",
+        "-fPIC",
+        "-o",
+        str(library),
+        str(HERE / "syscall_faults.c"),
+        "-ldl",
+    ]
     return library if subprocess.run(command, check=False, capture_output=True).returncode == 0 else None
 
 

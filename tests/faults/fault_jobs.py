@@ -9,7 +9,7 @@ import ctypes
 import os
 import time
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -20,7 +20,6 @@ from hashing_embedder import HashingEmbedder
 from ragla.config import RetrieveSettings
 from ragla.errors import RaglaError
 from ragla.retrieve import index_folders, update
-from ragla.retrieve.events import Event
 from ragla.retrieve.indexer import IndexReport
 
 
@@ -36,7 +35,7 @@ class Job:
 
 @dataclass(frozen=True)
 class SystemFault:
-    """What the system does to the ``call``-th call that changes a file of the index (see syscall_faults.c)."""
+    """What the system does to the ``call``-th call that changes a file of the index: see syscall_faults.c."""
 
     action: str  # count, fail once, fail from, kill, torn
     call: int = 0
@@ -52,7 +51,6 @@ class Outcome:
     trace: str = ""
     seconds: float = 0.0
     calls: str = ""
-    events: list[str] = field(default_factory=list)
 
 
 _ACTIONS = ("count", "fail once", "fail from", "kill", "torn")

@@ -46,4 +46,8 @@ def is_one_line_with_a_command(error: tuple[str, str, str | None] | None) -> boo
     """Whether an error is what a user is to see: one line, and what mends it."""
     assert error is not None
     _, message, hint = error
-    return bool(hint) and "\n" not in message and re.search(r"ragla |again|another|space", hint or "") is not None
+    return (
+        bool(hint)
+        and "\n" not in message
+        and re.search(r"ragla |again|another|space", hint or "") is not None
+    )

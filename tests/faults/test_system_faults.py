@@ -1,4 +1,4 @@
-"""The calls by which SQLite and Python change files fail, one after the other, or the process dies in them."""
+"""The calls by which SQLite and Python change files fail, each in turn, or the process dies in them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ class Change:
 
 
 @pytest.fixture(scope="module", params=["update", "rebuild", "first"])
-def change(request: pytest.FixtureRequest, children: None, tmp_path_factory: pytest.TempPathFactory) -> Change:
+def change(
+    request: pytest.FixtureRequest, children: None, tmp_path_factory: pytest.TempPathFactory
+) -> Change:
     place = tmp_path_factory.mktemp(request.param)
     documents = Documents(place / "docs", seed=5)
     documents.fill(5)
@@ -58,7 +60,7 @@ def chosen_calls(calls: str, every: int) -> list[int]:
 
 
 def check_what_is_left(change: Change, index_dir: Path) -> None:
-    """What was there is still there or replaced by what is in the folder; a run without faults ends as ever."""
+    """What was there is there still or newer; a run without faults ends as if nothing had been."""
     documents = change.documents
     old = stored_texts(change.before) if (change.before / "current").exists() else {}
     if (index_dir / "current").exists():
