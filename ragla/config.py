@@ -27,6 +27,16 @@ class RetrieveSettings(_Section):
     )
     chunk_overlap: int = Field(default=0, ge=0, description="Tokens shared by neighbouring passages.")
     batch_size: int = Field(default=32, ge=1, le=4096, description="Passages embedded at once.")
+    device: str | tuple[str, ...] = Field(
+        default="auto",
+        description="Where texts are embedded: cpu, cuda:1, mps; a list: on all; auto: decode.device.",
+    )
+    query_prompt: str | None = Field(
+        default=None, description="Put before a question to embed it; null: what the model brings."
+    )
+    passage_prompt: str | None = Field(
+        default=None, description="Put before a passage to embed it; null: what the model brings."
+    )
     faiss_index: str = Field(default="Flat", description="faiss.index_factory string.")
     top_k: int = Field(default=4, ge=1, le=100, description="Passages handed to the prompt.")
     relevance_floor: float = Field(

@@ -1,4 +1,7 @@
-"""How much memory is free, and how much of it a trie may take. It allocates nothing."""
+"""How much memory is free, how much of it a trie may take, and which errors say that it ran out.
+
+It allocates nothing and does not load torch.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,20 @@ ROOT = Path("/")
 SHARE = 0.02
 LEAST_MIB, MOST_MIB = 16.0, 512.0
 UNKNOWN_MIB = 4096.0  # assumed of a machine that does not say
+# how torch says it where the error has no type of its own: its CPU allocator, Metal, cuBLAS
+SHORT_OF_MEMORY = (
+    "can't allocate memory",
+    "not enough memory",
+    "out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out, on a device or on the host."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and any(message in str(error) for message in SHORT_OF_MEMORY)
 
 
 def cap_mebibytes(setting: float | Literal["auto"]) -> float:

@@ -54,13 +54,19 @@ def new_index(chosen: str | None, folder: Path) -> Path:
 
 
 def open_embedder(profile: Profile) -> SentenceEmbedder:
-    """The profile's embedder. Raises ModelUnavailable."""
-    from ragla.retrieve import SentenceEmbedder
+    """The profile's embedder, on ``retrieve.device`` or else on ``decode.device``.
 
-    name = profile.retrieve.embedder
-    folder = models.locate(name)
-    device = profile.decode.device
-    return SentenceEmbedder(folder, name, None if device == "auto" else device)
+    Raises ModelUnavailable, UsageError for a device that there is none of.
+    """
+    from ragla.retrieve import SentenceEmbedder
+    from ragla.retrieve.devices import device_names
+
+    settings = profile.retrieve
+    folder = models.locate(settings.embedder)
+    devices = device_names(settings.device) or device_names(profile.decode.device)
+    return SentenceEmbedder(
+        folder, settings.embedder, devices, settings.query_prompt, settings.passage_prompt
+    )
 
 
 def open_retriever(profile: Profile, index: Path) -> Retriever:

@@ -13,8 +13,8 @@ from time import perf_counter
 
 from ragla.decode.backend import Backend
 from ragla.decode.kv_cache import KVCache
-from ragla.decode.shortage import out_of_memory
 from ragla.decode.tree_attention import causal_rows
+from ragla.memory import out_of_memory
 from ragla.trie import DraftTree
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)

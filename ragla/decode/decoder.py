@@ -20,11 +20,12 @@ from ragla.decode.kv_cache import KVCache
 from ragla.decode.prefill import PromptCache, prefill
 from ragla.decode.ranked import RankedRows
 from ragla.decode.request import Block, DecodeRequest, Ending, cache_capacity
-from ragla.decode.shortage import RowLimits, out_of_memory
+from ragla.decode.shortage import RowLimits
 from ragla.decode.stats import DecodeStats, StepStats
 from ragla.decode.ties import Judge
 from ragla.decode.tree_attention import tree_rows
 from ragla.decode.verify import TokenChooser
+from ragla.memory import out_of_memory
 from ragla.trie import Drafter, DraftLimits, DraftTree, accepted_path
 
 Observer = Callable[[DraftTree, list[int]], None]

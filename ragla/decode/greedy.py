@@ -11,10 +11,11 @@ from ragla.decode.backend import Backend
 from ragla.decode.kv_cache import KVCache
 from ragla.decode.prefill import PromptCache, prefill
 from ragla.decode.request import Block, DecodeRequest, Ending, cache_capacity
-from ragla.decode.shortage import out_of_memory, too_little_memory
+from ragla.decode.shortage import too_little_memory
 from ragla.decode.stats import DecodeStats, StepStats
 from ragla.decode.tree_attention import causal_rows
 from ragla.decode.verify import TokenChooser
+from ragla.memory import out_of_memory
 
 
 def greedy(

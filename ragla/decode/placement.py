@@ -13,8 +13,8 @@ from typing import Any, Literal
 import torch
 from transformers.distributed.configuration_utils import DistributedConfig
 
-from ragla.decode.shortage import out_of_memory
 from ragla.errors import RaglaError, UsageError
+from ragla.memory import out_of_memory
 
 Parallel = Literal["none", "layers", "tensor"]
 

@@ -15,9 +15,10 @@ import torch
 from ragla.decode.backend import Backend
 from ragla.decode.kv_cache import KVCache
 from ragla.decode.request import DecodeRequest
-from ragla.decode.shortage import RowLimits, out_of_memory
+from ragla.decode.shortage import RowLimits
 from ragla.decode.tree_attention import causal_rows
 from ragla.decode.verify import RANKS
+from ragla.memory import out_of_memory
 
 ROUNDED = 1024  # rows: a cache is made somewhat larger than asked for, so that it serves the next prompt too
 

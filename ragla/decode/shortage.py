@@ -8,12 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
 from ragla.errors import RaglaError
-
-# how torch's CPU allocator says it, in an error of no type of its own
-CPU_MESSAGES = ("can't allocate memory", "not enough memory")
 
 
 @dataclass
@@ -59,10 +54,3 @@ def too_little_memory(what: str) -> RaglaError:
         f"not enough memory to compute {what}",
         "choose a smaller model, or pack fewer passages: --set prompt.token_budget=512",
     )
-
-
-def out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, on a device or on the host."""
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and any(message in str(error) for message in CPU_MESSAGES)

@@ -14,10 +14,10 @@ from ragla.decode.greedy import greedy
 from ragla.decode.kv_cache import KVCache
 from ragla.decode.prefill import PromptCache
 from ragla.decode.request import DecodeRequest
-from ragla.decode.shortage import out_of_memory
 from ragla.decode.stats import DecodeStats
 from ragla.decode.tree_attention import QueryRows
 from ragla.errors import RaglaError
+from ragla.memory import out_of_memory
 from ragla.trie import Drafter, DraftLimits
 from tests.decode.tiny_models import plain
 

@@ -25,9 +25,9 @@ from ragla.decode.backend.cuda_step import MaskRule, RecordedStep, bucket_for, f
 from ragla.decode.backend.eager import EagerBackend
 from ragla.decode.backend.graphs import CaptureFailed, GraphRunner, graphs_for
 from ragla.decode.kv_cache import KVCache
-from ragla.decode.shortage import out_of_memory
 from ragla.decode.tree_attention import QueryRows, causal_rows
 from ragla.errors import RaglaError
+from ragla.memory import out_of_memory
 
 TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.05, torch.bfloat16: 0.1}  # of the largest logit
 

@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
 from ragla.decode.checkpoint import first_line
-from ragla.decode.shortage import out_of_memory
+from ragla.memory import out_of_memory
 
 Step = Callable[[], torch.Tensor]
 
