@@ -15,15 +15,21 @@ import numpy as np
 
 from ragla.errors import IndexUnusable
 from ragla.retrieve.dense import verified_bytes
+from ragla.retrieve.digests import document_digest, passage_digest, row_digest, vector_digest
 from ragla.retrieve.layout import current_database, writing
+from ragla.retrieve.rows import FileRecord
 from ragla.retrieve.selection import selections
 from ragla.retrieve.store import Store
 
 _NORM_TOLERANCE = 1e-3
+_FILE_COLUMNS = ", ".join(FileRecord.__dataclass_fields__)
+_DOCUMENTS = """
+SELECT documents.id, absolute, root, path, sha256, status, text, documents.digest
+FROM documents LEFT JOIN files USING (id)
+"""
 _CHUNKS = """
-SELECT chunks.id, files.absolute, start, "end", first_line, last_line, length(text), vector
-FROM chunks LEFT JOIN documents ON documents.id = document_id LEFT JOIN files ON files.id = document_id
-ORDER BY chunks.id
+SELECT id, start, "end", first_line, last_line, title, page, digest, vector, vector_digest
+FROM chunks WHERE document_id = ?
 """
 
 
@@ -77,14 +83,15 @@ def _checks(store: Store) -> Iterator[Check]:
     repair = _command("--repair", store.database.parent, verb="doctor")
     for name, look, mend in (
         ("database", _database, rebuild),
+        ("records", _values, rebuild),
         ("files", _files, rebuild),
-        ("passages", _passages, rebuild),
+        ("passages", _documents, rebuild),
         ("words", _words, repair),
         ("vectors", _vectors, repair),
     ):
         try:
             found = tuple(Problem(what, where, mend) for what, where in look(store))
-        except sqlite3.Error as error:
+        except (sqlite3.Error, TypeError, ValueError) as error:  # a damaged row may hold anything
             found = (Problem(f"cannot be read: {error}", str(store.database), rebuild),)
         yield Check(name, found)
 
@@ -101,35 +108,52 @@ def _database(store: Store) -> Found:
         yield f"a row of {row[0]} belongs to nothing", where
 
 
+def _values(store: Store) -> Found:
+    for key, value, digest in store.connection.execute("SELECT key, value, digest FROM meta"):
+        if row_digest((key, value)) != digest:
+            yield f"the record {key!r} has changed on disk", str(store.database)
+
+
 def _files(store: Store) -> Found:
-    indexed = "SELECT absolute FROM files WHERE id {} IN (SELECT id FROM documents) AND {}"
-    for where, what in (
-        (indexed.format("NOT", "status = 'indexed'"), "indexed, but its text is missing"),
-        (indexed.format("", "status <> 'indexed'"), "not indexed, but its text is there"),
-        ("SELECT absolute FROM files WHERE status = 'indexed' AND sha256 IS NULL", "its digest is missing"),
-        (
-            "SELECT absolute FROM files WHERE status = 'skipped' AND reason IS NULL",
-            "skipped without a reason",
-        ),
+    documents = {row[0] for row in store.connection.execute("SELECT id FROM documents")}
+    for file_id, *values, digest in store.connection.execute(
+        f"SELECT id, {_FILE_COLUMNS}, digest FROM files"
     ):
-        for row in store.connection.execute(where):
-            yield what, str(row[0])
+        record = FileRecord(*values)
+        where = str(record.absolute)
+        if row_digest(values) != digest:
+            yield "what is known of a file has changed on disk", where
+        elif record.status == "indexed" and (file_id not in documents or not record.sha256):
+            yield "indexed, but its text is missing", where
+        elif record.status != "indexed" and (file_id in documents or not record.reason):
+            yield "skipped, but not as a skipped file is", where
 
 
-def _passages(store: Store) -> Found:
+def _documents(store: Store) -> Found:
+    """Texts and their passages: one document at a time is in memory."""
     size = 4 * int(store.fingerprint().get("dimension", 0))
-    for chunk_id, absolute, start, end, first, last, length, vector in store.connection.execute(_CHUNKS):
-        where = f"{absolute}, passage {chunk_id}"
-        if length is None or not 0 <= start < end <= length:
-            yield "a passage lies outside its document", where
-        elif not 1 <= first <= last:
-            yield "a passage has impossible lines", where
-        if len(vector) != size:
-            yield "a vector has another size than the embedder's", where
+    for document_id, *row in store.connection.execute(_DOCUMENTS):
+        absolute, root, path, sha256, _status, text, digest = row
+        if document_digest(absolute, sha256, text) != digest:
+            yield "its text has changed on disk", str(absolute)
             continue
-        norm = float(np.linalg.norm(np.frombuffer(vector, "<f4").astype(np.float64)))
-        if not abs(norm - 1) < _NORM_TOLERANCE:
-            yield "a vector is damaged", where
+        for chunk_id, *place, digest, vector, of_vector in store.connection.execute(_CHUNKS, (document_id,)):
+            where = f"{absolute}, passage {chunk_id}"
+            start, end, first, last, *_ = place
+            identity = absolute, root, path, sha256
+            if digest != passage_digest(chunk_id, identity, tuple(place), text[start:end]):
+                yield "a passage has changed on disk", where
+            elif not (0 <= start < end <= len(text) and 1 <= first <= last):
+                yield "a passage lies outside its document", where
+            if vector_digest(vector) != of_vector:
+                yield "a vector has changed on disk", where
+            elif len(vector) != size:
+                yield "a vector has another size than the embedder's", where
+            elif not abs(float(np.linalg.norm(np.frombuffer(vector, "<f4"))) - 1) < _NORM_TOLERANCE:
+                yield "a vector has not length 1", where
+    orphans = "SELECT count(*) FROM chunks WHERE document_id NOT IN (SELECT id FROM documents)"
+    if count := store.connection.execute(orphans).fetchone()[0]:
+        yield f"{count} passages belong to no text", str(store.database)
 
 
 def _words(store: Store) -> Found:

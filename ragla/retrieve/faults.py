@@ -18,6 +18,11 @@ def rebuild_hint(roots: Iterable[str] = ()) -> str:
     return "ragla index --rebuild " + (" ".join(roots) or "FOLDER")
 
 
+def damaged(database: Path, what: str) -> IndexUnusable:
+    """The error for an index that is not as it was written."""
+    return IndexUnusable(f"{database}: damaged: {what}", hint=f"ragla doctor --repair, or {rebuild_hint()}")
+
+
 @contextlib.contextmanager
 def database_errors(database: Path) -> Iterator[None]:
     """Turn what SQLite raises into errors a user can act on."""
@@ -26,7 +31,7 @@ def database_errors(database: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         raise _of_operation(database, error) from error
     except sqlite3.DatabaseError as error:
-        raise IndexUnusable(f"{database}: damaged: {_line(error)}", hint=rebuild_hint()) from error
+        raise damaged(database, _line(error)) from error
 
 
 def _of_operation(database: Path, error: sqlite3.OperationalError) -> RaglaError:

@@ -100,9 +100,10 @@ def index_folders(
     chunker = Chunker(embedder, settings.chunk_tokens, settings.chunk_overlap)
     index_dir = Path(index_dir).resolve()
     with writing(index_dir):
-        chosen = _selections(index_dir, folders, selection)
+        made = _made_selections(index_dir) if rebuild else {}
         store = _open(index_dir, fingerprint_of(settings, embedder), rebuild)
         try:
+            chosen = _selections(made if rebuild else selections(store), folders, selection)
             if chosen != selections(store):
                 remember(store, chosen)
             update = Update(store, chunker, embedder, settings, on_event, max_bytes, chosen, retry)
@@ -117,21 +118,24 @@ def index_folders(
     )  # fmt: skip
 
 
-def _selections(
-    index_dir: Path, folders: Sequence[Path], selection: Selection | None
-) -> dict[Path, Selection]:
-    """The selections of all folders of the index that do not want everything, with those now chosen."""
+def _made_selections(index_dir: Path) -> dict[Path, Selection]:
+    """What the folders of the index that is about to be replaced were indexed with, where it can be read."""
     try:
         store = Store.read(index_dir)
-    except IndexUnusable:  # none yet, or a damaged one that is about to be replaced
-        made: dict[Path, Selection] = {}
-    else:
-        try:
-            made = selections(store)
-        finally:
-            store.close()
+    except IndexUnusable:
+        return {}
+    try:
+        return selections(store)
+    finally:
+        store.close()
+
+
+def _selections(
+    made: dict[Path, Selection], folders: Sequence[Path], selection: Selection | None
+) -> dict[Path, Selection]:
+    """The selections of all folders of the index that do not want everything, with those now chosen."""
     if selection is not None:
-        made |= dict.fromkeys(folders, selection)
+        made = made | dict.fromkeys(folders, selection)
     return {root: chosen for root, chosen in made.items() if chosen != EVERYTHING}
 
 

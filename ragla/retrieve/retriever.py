@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import sqlite3
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ragla.errors import IndexUnusable
+from ragla.retrieve import stored
 from ragla.retrieve.blend import Evidence, blend
 from ragla.retrieve.dense import DenseIndex
 from ragla.retrieve.explanation import Explanation
@@ -30,19 +30,11 @@ if TYPE_CHECKING:
 
 # How many passages each search hands to the blend.
 POOL = 50
-# substr counts characters from 1; SQLite's characters are code points, as Python's are.
-_PASSAGES = """
-SELECT chunks.id, document_id, root, path, absolute, title, start, "end", first_line, last_line, page,
-       substr(text, start + 1, "end" - start) AS text
-FROM chunks JOIN documents ON documents.id = document_id JOIN files ON files.id = document_id
-WHERE chunks.id IN (SELECT value FROM json_each(?))
-"""
 _FILES = """
 SELECT root, path, absolute, status, reason, id, (SELECT count(*) FROM chunks WHERE document_id = files.id)
 FROM files ORDER BY absolute
 """
 _OF_DOCUMENTS = "SELECT id FROM chunks WHERE document_id IN (SELECT value FROM json_each(?)) ORDER BY id"
-_VECTORS = "SELECT id, vector FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
 
 
 @dataclass(frozen=True)
@@ -147,7 +139,7 @@ class Retriever:
             bm25 |= best_matches(connection, words, size, [one for one in nearest if one not in bm25])
             covered = coverage(connection, weights, pool)
             parts = blend(pool, self._cosines(vector, pool), bm25, covered, evidence)
-            passages = self._passages(pool)
+            passages = stored.passages(self._store, pool, self._labels)
             ranked = [
                 ScoredPassage(passages[part.chunk_id], part.score, part.cosine, part.lexical)
                 for part in parts
@@ -158,7 +150,8 @@ class Retriever:
     def rankings(self, found: Explanation) -> dict[str, list[Passage]]:
         """The passages of a search by each way of searching alone and by both, best first."""
         with self._turn, database_errors(self._store.database):
-            passages = self._passages([*found.by_cosine, *found.by_bm25])
+            ids = [*found.by_cosine, *found.by_bm25]
+            passages = stored.passages(self._store, ids, self._labels, all_there=False)
         return {
             "dense": [passages[chunk_id] for chunk_id in found.by_cosine if chunk_id in passages],
             "lexical": [passages[chunk_id] for chunk_id in found.by_bm25 if chunk_id in passages],
@@ -169,6 +162,7 @@ class Retriever:
         """Every file the index knows, skipped ones too."""
         with self._turn, database_errors(self._store.database):
             self._refresh()
+            self._store.files()  # raises where a row is not as it was stored
             rows = self._store.connection.execute(_FILES).fetchall()
         return [FileState(self._labels[row[0]] + row[1], *row[2:]) for row in rows]
 
@@ -230,27 +224,10 @@ class Retriever:
         return sorted(cosines, key=lambda chunk_id: (-cosines[chunk_id], chunk_id))[:limit]
 
     def _cosines(self, vector: Vectors, ids: Sequence[int]) -> dict[int, float]:
-        rows = self._store.connection.execute(_VECTORS, (json.dumps(list(ids)),))
-        return {int(row[0]): float(np.frombuffer(row[1], "<f4") @ vector) for row in rows}
-
-    def _passages(self, ids: Sequence[int]) -> dict[int, Passage]:
-        cursor = self._store.connection.cursor()
-        cursor.row_factory = sqlite3.Row
-        return {row["id"]: self._passage(row) for row in cursor.execute(_PASSAGES, (json.dumps(ids),))}
+        return stored.cosines(self._store, vector, ids)
 
     def _text(self, document_id: int) -> str:
-        query = "SELECT text FROM documents WHERE id = ?"
-        row = self._store.connection.execute(query, (document_id,)).fetchone()
-        if row is None:
-            raise IndexUnusable("the document was changed or removed meanwhile", hint="ask again")
-        return str(row[0])
-
-    def _passage(self, row: sqlite3.Row) -> Passage:
-        label = self._labels[row["root"]]
-        return Passage(
-            row["id"], row["document_id"], label + row["path"], row["absolute"], row["title"], row["text"],
-            row["start"], row["end"], row["first_line"], row["last_line"], row["page"],
-        )  # fmt: skip
+        return stored.text(self._store, document_id)
 
 
 def load_dense(store: Store, dimension: int) -> DenseIndex:

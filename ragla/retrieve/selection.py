@@ -50,10 +50,9 @@ EVERYTHING = Selection()
 
 def selections(store: Store) -> dict[Path, Selection]:
     """What the folders of an index were indexed with, for those where it was not the default."""
-    query = "SELECT value FROM meta WHERE key = ?"
     with database_errors(store.database):
-        row = store.connection.execute(query, (_KEY,)).fetchone()
-    return {Path(root): _selection(made) for root, made in (json.loads(row[0]) if row else {}).items()}
+        kept = store.value(_KEY)
+    return {Path(root): _selection(made) for root, made in json.loads(kept or "{}").items()}
 
 
 def _selection(made: dict[str, Any]) -> Selection:
@@ -63,7 +62,6 @@ def _selection(made: dict[str, Any]) -> Selection:
 def remember(store: Store, made: Mapping[Path, Selection]) -> None:
     """Keep what folders are indexed with, for runs that do not say."""
     kept = {str(root): asdict(chosen) for root, chosen in made.items() if chosen != EVERYTHING}
-    with store.transaction() as connection:
-        connection.execute(
-            "INSERT OR REPLACE INTO meta VALUES (?, ?)", (_KEY, json.dumps(kept, sort_keys=True))
-        )
+    store.before_change()
+    with store.transaction():
+        store.set_value(_KEY, json.dumps(kept, sort_keys=True))

@@ -14,8 +14,9 @@ from ragla.retrieve.chunk import CHUNKER
 from ragla.retrieve.dense import DenseRecord
 from ragla.retrieve.formats import suffix_of
 from ragla.retrieve.read import READERS
+from ragla.retrieve.schema import SCHEMA_VERSION
 from ragla.retrieve.selection import EVERYTHING, Selection, selections
-from ragla.retrieve.store import SCHEMA_VERSION, Store
+from ragla.retrieve.store import Store
 
 _NUMBER = re.compile(r"\d[\d,.]*\d|\d")
 

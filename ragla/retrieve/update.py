@@ -30,8 +30,9 @@ from ragla.retrieve.events import (
 from ragla.retrieve.faults import disk_full
 from ragla.retrieve.read import Document, NotIndexable, read_document
 from ragla.retrieve.reliability import measure
+from ragla.retrieve.rows import FileRecord, IndexedFile
 from ragla.retrieve.selection import Selection
-from ragla.retrieve.store import FileRecord, IndexedFile, Store
+from ragla.retrieve.store import Store
 from ragla.retrieve.walk import FoundFile, Unreached, walk
 
 # A batch is stored when it holds this many passages or files: what a kill can cost.
