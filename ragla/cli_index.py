@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +31,10 @@ def index(
         bool, typer.Option("--no-ignore", help="Read what .gitignore and .raglaignore leave out.")
     ] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Try again files that were skipped.")] = False,
+    device: Annotated[
+        list[str] | None,
+        typer.Option(help="Where to embed: cpu, cuda, cuda:1, mps; repeated: on all of them at once."),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Make or update an index: reads what changed, drops what is gone.
@@ -40,7 +45,7 @@ def index(
     """
     from ragla import session
 
-    loaded = load_profile(profile, settings)
+    loaded = load_profile(profile, settings, {"retrieve.device": ",".join(device) if device else None})
     roots, place = index_roots(folders, index_path)
     embedder = session.open_embedder(loaded.profile)
     from ragla import render
@@ -50,11 +55,12 @@ def index(
     chosen = Selection(tuple(include or ()), tuple(exclude or ()), hidden, not no_ignore)
     # Without a folder and without a flag the folders are read as they were before.
     selection = chosen if folders or chosen != Selection() else None
-    with index_progress(quiet=as_json) as on_event:
+    with closing(embedder), index_progress(quiet=as_json) as on_event:
         report = index_folders(
             roots, place, loaded.profile.retrieve, embedder, on_event,
             rebuild=rebuild, selection=selection, retry=retry,
         )  # fmt: skip
+    show_notice(embedder.notice)
     dropped, problem = forget_stale(place)
     if as_json:
         print_json(render.index_json(report, str(place)))
