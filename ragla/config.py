@@ -37,6 +37,9 @@ class RetrieveSettings(_Section):
     passage_prompt: str | None = Field(
         default=None, description="Put before a passage to embed it; null: what the model brings."
     )
+    keep_previous: bool = Field(
+        default=True, description="Keep the index of before the last change, to roll back to; on disk twice."
+    )
     faiss_index: str = Field(default="Flat", description="faiss.index_factory string.")
     top_k: int = Field(default=4, ge=1, le=100, description="Passages handed to the prompt.")
     relevance_floor: float = Field(

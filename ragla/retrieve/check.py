@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shlex
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ragla.errors import IndexUnusable
+from ragla.errors import IndexLocked, RaglaError
 from ragla.retrieve.dense import verified_bytes
 from ragla.retrieve.digests import document_digest, passage_digest, row_digest, vector_digest
 from ragla.retrieve.layout import current_database, writing
@@ -67,14 +68,27 @@ def checks(index_dir: Path) -> Iterator[Check]:
         yield Check("folder", (Problem("there is no index", str(index_dir), _command("FOLDER", index_dir)),))
         return
     yield Check("folder", ())
-    with writing(index_dir):
+    with _alone(index_dir):
         try:
             store = Store.read(index_dir)
-        except IndexUnusable as error:
+        except RaglaError as error:
             yield Check("database", (Problem(str(error), str(database), error.hint or ""),))
             return
         with closing(store):
             yield from _checks(store)
+
+
+@contextlib.contextmanager
+def _alone(index_dir: Path) -> Iterator[None]:
+    """With nobody writing; to a folder that cannot be written nobody does."""
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(writing(index_dir))
+        except IndexLocked:
+            raise
+        except RaglaError:
+            pass
+        yield
 
 
 def _checks(store: Store) -> Iterator[Check]:

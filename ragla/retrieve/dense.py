@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragla.errors import UsageError
+from ragla.retrieve.durable import write_durably
 from ragla.retrieve.embed import Vectors
 
 
@@ -125,32 +124,3 @@ def verified_bytes(path: Path, record: DenseRecord) -> bytes | None:
     except OSError:
         return None
     return payload if hashlib.sha256(payload).hexdigest() == record.sha256 else None
-
-
-def write_durably(path: Path, payload: bytes) -> None:
-    """Replace ``path`` by ``payload`` so that a crash leaves the old or the new file, whole.
-
-    Raises OSError (a full disk among others); the old file is then untouched.
-    """
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        with contextlib.suppress(OSError):  # renamed, or the disk that fails refuses this too
-            temporary.unlink()
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:  # Windows opens no folders; its rename is durable by itself
-        return
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -71,9 +71,13 @@ def _line(error: Exception) -> str:
     return " ".join(str(error).split())
 
 
-def disk_full(path: Path) -> RaglaError:
+class DiskFull(RaglaError):
+    """There is no room for what was to be written."""
+
+
+def disk_full(path: Path) -> DiskFull:
     """The error for a full disk."""
-    return RaglaError(
+    return DiskFull(
         f"{path.parent}: the disk is full; what was indexed before is kept",
         hint="free some space and run the same `ragla index` again",
     )

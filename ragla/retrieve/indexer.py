@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,12 +12,18 @@ from ragla.errors import IndexUnusable
 from ragla.retrieve.chunk import CHUNKER, Chunker
 from ragla.retrieve.embed import Embedder
 from ragla.retrieve.events import Event, OnEvent
-from ragla.retrieve.layout import current_database, discard, make_current, next_database, writing
+from ragla.retrieve.generations import Changes, Rebuild, find_current
+from ragla.retrieve.layout import databases, generations, next_database, point_to, sweep, writing
 from ragla.retrieve.read import MAX_BYTES, READERS
 from ragla.retrieve.selection import EVERYTHING, Selection, remember, selections
 from ragla.retrieve.store import Store
 from ragla.retrieve.update import Update
 from ragla.retrieve.walk import resolve_roots
+
+_FORGOTTEN = (
+    "which files are wanted could not be read from the damaged index: give --include, --exclude, --hidden "
+    "and --no-ignore again where you had"
+)
 
 
 @dataclass(frozen=True)
@@ -99,31 +105,49 @@ def index_folders(
     folders = resolve_roots(roots)
     chunker = Chunker(embedder, settings.chunk_tokens, settings.chunk_overlap)
     index_dir = Path(index_dir).resolve()
+    fingerprint = fingerprint_of(settings, embedder)
     with writing(index_dir):
-        made = _made_selections(index_dir) if rebuild else {}
-        store = _open(index_dir, fingerprint_of(settings, embedder), rebuild)
+        rebuild = rebuild and bool(databases(index_dir))  # with nothing to replace it is a first run
+        rebuilding = Rebuild.begin(index_dir, fingerprint, _is_of(folders)) if rebuild else None
+        store = rebuilding.store if rebuilding else _open(index_dir, fingerprint)
         try:
-            chosen = _selections(made if rebuild else selections(store), folders, selection)
+            changes = Changes(store, settings.keep_previous)
+            if rebuilding is None:
+                store.before_change = changes.begin
+            made = _made_selections(index_dir) if rebuilding else selections(store)
+            chosen = _selections(made or {}, folders, selection)
             if chosen != selections(store):
                 remember(store, chosen)
             update = Update(store, chunker, embedder, settings, on_event, max_bytes, chosen, retry)
             update.run(folders, index_dir)
             total = store.passage_count()
+            changes.finish()
+            if rebuilding is not None:
+                rebuilding.finish(settings.keep_previous)
         finally:
             store.close()
-        make_current(store.database)
+        sweep(index_dir)
+    if made is None:
+        update.remarks.append((str(index_dir), _FORGOTTEN))
     return IndexReport(
         update.indexed, update.unchanged, update.removed, tuple(update.skipped), tuple(update.remarks),
         update.embedded, total, time.monotonic() - started,
     )  # fmt: skip
 
 
-def _made_selections(index_dir: Path) -> dict[Path, Selection]:
-    """What the folders of the index that is about to be replaced were indexed with, where it can be read."""
+def _is_of(folders: Sequence[Path]) -> Callable[[Store], bool]:
+    """Whether an interrupted rebuild was of these folders and no other."""
+    return lambda store: set(store.roots()) <= {str(folder) for folder in folders}
+
+
+def _made_selections(index_dir: Path) -> dict[Path, Selection] | None:
+    """What the folders of the index to be replaced were indexed with; None: it cannot be read."""
+    if not databases(index_dir):
+        return {}
     try:
         store = Store.read(index_dir)
     except IndexUnusable:
-        return {}
+        return None
     try:
         return selections(store)
     finally:
@@ -139,18 +163,15 @@ def _selections(
     return {root: chosen for root, chosen in made.items() if chosen != EVERYTHING}
 
 
-def _open(index_dir: Path, fingerprint: dict[str, str], rebuild: bool) -> Store:
-    current = current_database(index_dir)
-    if current is not None and not rebuild:
-        return Store.write(current, fingerprint)
-    database = next_database(index_dir, current)
+def _open(index_dir: Path, fingerprint: dict[str, str]) -> Store:
+    """The current database, or a new one. Where nothing says which is current, the latest is."""
+    database = find_current(index_dir)
+    is_new = database is None
+    store = Store.write(database or next_database(index_dir), fingerprint)
     try:
-        store = Store.write(database, fingerprint)
-    except IndexUnusable:
-        if not rebuild:
-            raise
-        discard(database)  # the rest of a rebuild with other settings
-        store = Store.write(database, fingerprint)
-    if current is None:
-        make_current(database)
+        if is_new or generations(index_dir) is None:
+            point_to(store.database)
+    except BaseException:
+        store.close()
+        raise
     return store

@@ -10,6 +10,8 @@ from ragla.retrieve.faults import database_errors
 from ragla.retrieve.lexical import TOKENIZE
 
 SCHEMA_VERSION = "2"
+# What opening a database ends with where the file that its readers share cannot be made.
+_NO_ROOM = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL)
 _BUSY_SECONDS = 30.0
 
 # The digests are those of ragla.retrieve.digests. They stand last, where a migration adds them.
@@ -73,7 +75,7 @@ def connect_to_read(database: Path) -> sqlite3.Connection:
         connection.close()
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         waiting = database.with_name(database.name + "-wal")
-        if code not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY) or _has_content(waiting):
+        if code not in _NO_ROOM or _has_content(waiting):
             raise
         connection = connect(database, "ro&immutable=1")
     except sqlite3.Error:

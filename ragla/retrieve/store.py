@@ -8,18 +8,19 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragla.errors import IndexUnusable
+from ragla.errors import IndexUnusable, RaglaError
 from ragla.retrieve import migrate, rows, schema
 from ragla.retrieve.dense import DenseRecord
 from ragla.retrieve.digests import row_digest, vector_digest
 from ragla.retrieve.embed import Vectors
 from ragla.retrieve.faults import damaged, database_errors, rebuild_hint
-from ragla.retrieve.layout import current_database
+from ragla.retrieve.layout import CURRENT, current_database, vectors_of
 from ragla.retrieve.rows import FileRecord, IndexedFile
 
 
@@ -36,9 +37,17 @@ class Store:
     def read(cls, index_dir: Path) -> Store:
         """Open for reading. Raises IndexUnusable for no index, a damaged one or one of another version."""
         database = current_database(index_dir)
-        if database is None:
-            raise IndexUnusable(f"{index_dir}: no index here", hint="ragla index FOLDER")
-        return cls.read_database(database)
+        while database is not None:
+            try:
+                return cls.read_database(database)
+            except RaglaError:
+                latest = current_database(index_dir)
+                if latest == database:
+                    raise
+                database = latest  # it was replaced and deleted meanwhile
+        if (index_dir / CURRENT).exists():
+            raise damaged(index_dir, "nothing says which database is current")
+        raise IndexUnusable(f"{index_dir}: no index here", hint="ragla index FOLDER")
 
     @classmethod
     def read_database(cls, database: Path) -> Store:
@@ -154,6 +163,11 @@ class Store:
         roots = self.connection.execute("SELECT DISTINCT root FROM files ORDER BY root")
         self.set_value("roots", json.dumps([row[0] for row in roots]))
 
+    def changed_at(self) -> datetime | None:
+        """When the passages were last changed; None where that was not noted."""
+        noted = self.value("changed_at")
+        return None if noted is None else datetime.fromtimestamp(int(noted) / 1e9, UTC)
+
     def roots(self) -> list[str]:
         """The folders indexed, as absolute paths."""
         with database_errors(self.database):
@@ -245,7 +259,7 @@ class Store:
     @property
     def dense_path(self) -> Path:
         """Where the FAISS file of this database lies."""
-        return self.database.with_name(self.database.stem.replace("passages", "vectors") + ".faiss")
+        return vectors_of(self.database)
 
 
 def _nothing() -> None:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from ragla.errors import UsageError
-from ragla.retrieve.dense import DenseIndex, write_durably
+from ragla.retrieve.dense import DenseIndex
+from ragla.retrieve.durable import write_durably
 
 VECTORS = np.eye(4, dtype=np.float32)
 IDS = np.array([7, 3, 9, 1], dtype=np.int64)
