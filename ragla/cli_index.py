@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragla import cli_watch
 from ragla.flags import IndexFlag, JsonFlag, ProfileFlag, SetFlag, load_profile
 from ragla.terminal import errors, index_progress, print_json, show_notice
+
+if TYPE_CHECKING:
+    from ragla.retrieve import IndexReport
 
 
 def index(
@@ -31,6 +35,9 @@ def index(
         bool, typer.Option("--no-ignore", help="Read what .gitignore and .raglaignore leave out.")
     ] = False,
     retry: Annotated[bool, typer.Option("--retry", help="Try again files that were skipped.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--watch", help="Go on: follow changes of the folders until Ctrl-C.")
+    ] = False,
     device: Annotated[
         list[str] | None,
         typer.Option(help="Where to embed: cpu, cuda, cuda:1, mps; repeated: on all of them at once."),
@@ -46,6 +53,8 @@ def index(
     from ragla import session
 
     loaded = load_profile(profile, settings, {"retrieve.device": ",".join(device) if device else None})
+    if follow:
+        cli_watch.check()
     roots, place = index_roots(folders, index_path)
     embedder = session.open_embedder(loaded.profile)
     from ragla import render
@@ -55,11 +64,18 @@ def index(
     chosen = Selection(tuple(include or ()), tuple(exclude or ()), hidden, not no_ignore)
     # Without a folder and without a flag the folders are read as they were before.
     selection = chosen if folders or chosen != Selection() else None
-    with closing(embedder), index_progress(quiet=as_json) as on_event:
-        report = index_folders(
-            roots, place, loaded.profile.retrieve, embedder, on_event,
-            rebuild=rebuild, selection=selection, retry=retry,
-        )  # fmt: skip
+
+    def update(first: bool = True) -> IndexReport:
+        with index_progress(quiet=as_json) as on_event:
+            return index_folders(
+                roots, place, loaded.profile.retrieve, embedder, on_event,
+                rebuild=rebuild and first, selection=selection if first else None, retry=retry and first,
+            )  # fmt: skip
+
+    with closing(embedder):
+        if follow:
+            cli_watch.watch(roots, place, update, as_json=as_json)
+        report = update()
     show_notice(embedder.notice)
     dropped, problem = forget_stale(place)
     if as_json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +12,10 @@ from pathspec import GitIgnoreSpec
 
 from ragla.errors import UsageError
 from ragla.retrieve.decoding import neutralise
+from ragla.retrieve.ignore import IGNORE_FILES, Rules, rules_above
 from ragla.retrieve.selection import EVERYTHING, Selection
 from ragla.user_path import user_path
 
-IGNORE_FILES = (".gitignore", ".raglaignore")
 # Rules, and what tools keep for themselves; not even ``--hidden`` means these.
 _NEVER = frozenset({".git", ".hg", ".svn", ".jj", ".ragla", *IGNORE_FILES})
 
@@ -41,62 +40,6 @@ class Unreached:
     absolute: Path
     reason: str
     is_folder: bool = False
-
-
-@dataclass(frozen=True)
-class _Rules:
-    """The ignore rules of one folder and of those above it, innermost first."""
-
-    layers: tuple[tuple[Path, GitIgnoreSpec], ...] = ()
-
-    def extended(self, folder: Path) -> _Rules:
-        lines = [line for name in IGNORE_FILES for line in _ignore_lines(folder / name)]
-        spec = _ignore_spec(lines)
-        return _Rules(((folder, spec), *self.layers)) if spec is not None else self
-
-    def ignore(self, path: Path, is_folder: bool) -> bool:
-        for folder, spec in self.layers:
-            relative = path.relative_to(folder).as_posix() + ("/" if is_folder else "")
-            verdict = spec.check_file(relative).include
-            if verdict is not None:
-                return verdict
-        return False
-
-
-def _ignore_lines(path: Path) -> list[str]:
-    try:
-        if not path.is_file():  # a pipe of that name would be waited on for ever
-            return []
-        return path.read_bytes().decode("utf-8-sig", errors="replace").splitlines()
-    except OSError:
-        return []
-
-
-def _ignore_spec(lines: list[str]) -> GitIgnoreSpec | None:
-    """The rules in these lines; like git, a line that makes no sense is passed over."""
-    patterns: list[str] = []
-    for line in lines:
-        try:
-            GitIgnoreSpec.from_lines([line])
-        except (ValueError, re.error):
-            continue
-        patterns.append(line)
-    return GitIgnoreSpec.from_lines(patterns) if patterns else None
-
-
-def _rules_above(root: Path) -> _Rules:
-    """The rules of the folders between the top of the repository that holds ``root`` and ``root``.
-
-    A folder that they ignore was named by the user all the same; then they say nothing about what is in it.
-    """
-    top = next((folder for folder in root.parents if (folder / ".git").exists()), None)
-    if top is None or (root / ".git").exists():
-        return _Rules()
-    rules = _Rules()
-    for folder in reversed([folder for folder in root.parents if folder.is_relative_to(top)]):
-        rules = rules.extended(folder)
-    inside = [folder for folder in (root, *root.parents) if folder != top and folder.is_relative_to(top)]
-    return _Rules() if any(rules.ignore(folder, is_folder=True) for folder in inside) else rules
 
 
 def resolve_roots(roots: Sequence[Path]) -> list[Path]:
@@ -130,8 +73,43 @@ def walk(
     state = _Walk(excluded)
     for root in roots:
         state.select((selections or {}).get(root, EVERYTHING))
-        yield from state.folder(root, root, _rules_above(root))
+        yield from state.folder(root, root, rules_above(root))
         yield from state.follow_links(root)
+
+
+class Reach:
+    """Whether a walk of ``root`` comes to a path, by names and rules alone; made anew when rules changed."""
+
+    def __init__(self, root: Path, excluded: Path | None, selection: Selection) -> None:
+        self._root = root
+        self._walk = _Walk(excluded)
+        self._walk.select(selection)
+        self._rules: dict[Path, Rules | None] = {}
+
+    def comes_to(self, path: Path) -> bool:
+        """``path``: absolute, perhaps gone. Ignore files are come to, since they decide about others."""
+        if path == self._root:
+            return True
+        rules = self._inside(path.parent) if path.is_relative_to(self._root) else None
+        if rules is None:
+            return False
+        if path.name in IGNORE_FILES:
+            return self._walk.selection.ignore
+        # What is gone may have been either.
+        kinds = (path.is_dir(),) if path.exists() else (True, False)
+        return any(not self._walk.passes_over(self._root, path, is_folder, rules) for is_folder in kinds)
+
+    def _inside(self, folder: Path) -> Rules | None:
+        """The rules for what is in a folder, None for one that is not entered."""
+        if folder not in self._rules:
+            outer = rules_above(folder) if folder == self._root else self._inside(folder.parent)
+            if folder != self._root and (
+                outer is None or self._walk.passes_over(self._root, folder, True, outer)
+            ):
+                self._rules[folder] = None
+            else:
+                self._rules[folder] = self._walk.inner(outer or Rules(), folder)
+        return self._rules[folder]
 
 
 @dataclass
@@ -151,7 +129,7 @@ class _Walk:
         self.included = selection.spec(selection.include)
         self.left_out = selection.spec(selection.exclude)
 
-    def folder(self, root: Path, start: Path, rules: _Rules) -> Iterator[FoundFile | Unreached]:
+    def folder(self, root: Path, start: Path, rules: Rules) -> Iterator[FoundFile | Unreached]:
         pending = [(start, rules)]
         while pending:
             folder, outer = pending.pop()
@@ -159,8 +137,8 @@ class _Walk:
             if isinstance(entries, Unreached):
                 yield entries
                 continue
-            inner = outer.extended(folder) if self.selection.ignore else _Rules()
-            below: list[tuple[Path, _Rules]] = []
+            inner = self.inner(outer, folder)
+            below: list[tuple[Path, Rules]] = []
             for entry in entries:
                 found = self._visit(root, Path(entry.path), entry, inner)
                 if isinstance(found, Path):
@@ -168,6 +146,17 @@ class _Walk:
                 elif found is not None:
                     yield found
             pending.extend(reversed(below))
+
+    def inner(self, outer: Rules, folder: Path) -> Rules:
+        return outer.extended(folder) if self.selection.ignore else Rules()
+
+    def passes_over(self, root: Path, path: Path, is_folder: bool, rules: Rules) -> bool:
+        """Whether names or rules keep it out; ``rules``: those for what is in its folder."""
+        if path.name.startswith(".") and (not self.selection.hidden or path.name in _NEVER):
+            return True
+        if path == self.excluded:
+            return True
+        return rules.ignore(path, is_folder) or self._unwanted(root, path, is_folder)
 
     def _entries(self, folder: Path) -> list[os.DirEntry[str]] | Unreached:
         try:
@@ -182,16 +171,12 @@ class _Walk:
             return Unreached(folder, f"folder cannot be read: {error.strerror}", is_folder=True)
 
     def _visit(
-        self, root: Path, path: Path, entry: os.DirEntry[str], rules: _Rules
+        self, root: Path, path: Path, entry: os.DirEntry[str], rules: Rules
     ) -> FoundFile | Unreached | Path | None:
         """A file to yield, a folder to enter later (as Path), a problem, or nothing."""
-        if entry.name.startswith(".") and (not self.selection.hidden or entry.name in _NEVER):
-            return None
-        if path == self.excluded:
-            return None
         try:
             is_folder = entry.is_dir(follow_symlinks=False)
-            if rules.ignore(path, is_folder) or self._unwanted(root, path, is_folder):
+            if self.passes_over(root, path, is_folder, rules):
                 return None
             if entry.is_symlink():
                 self.links.append(path)
@@ -232,7 +217,7 @@ class _Walk:
             elif self._unwanted(root, target, target.is_dir()):
                 continue
             elif target.is_dir():
-                yield from self.folder(root, target, _Rules())
+                yield from self.folder(root, target, Rules())
             elif target not in self.files_seen and (found := self._file(root, target, target.stat())):
                 yield found
 
