@@ -32,6 +32,8 @@ def database_errors(database: Path) -> Iterator[None]:
         raise _of_operation(database, error) from error
     except sqlite3.DatabaseError as error:
         raise damaged(database, _line(error)) from error
+    except UnicodeDecodeError as error:  # SQLite quotes a damaged schema in its message
+        raise damaged(database, "its schema is no text") from error
 
 
 def _of_operation(database: Path, error: sqlite3.OperationalError) -> RaglaError:
