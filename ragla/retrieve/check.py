@@ -176,6 +176,10 @@ def _words(store: Store) -> Found:
     count = connection.execute("SELECT count(*) FROM words_content").fetchone()[0]
     if count != store.passage_count():
         yield f"{count} rows of words for {store.passage_count()} passages", where
+    bodies = "SELECT chunks.id, c0, words_digest FROM chunks JOIN words_content USING (id)"
+    changed = sum(row_digest(row[:2]) != row[2] for row in connection.execute(bodies))
+    if changed:
+        yield f"the words of {changed} passages have changed on disk", where
     connection.execute("PRAGMA query_only = OFF")
     try:
         connection.execute("BEGIN")

@@ -54,7 +54,7 @@ def upgrade(store: Store) -> None:
             raise damaged(store.database, found)
         for table, column in (
             ("meta", "digest"), ("files", "digest"), ("documents", "digest"),
-            ("chunks", "digest"), ("chunks", "vector_digest"),
+            ("chunks", "digest"), ("chunks", "vector_digest"), ("chunks", "words_digest"),
         ):  # fmt: skip
             connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} BLOB NOT NULL DEFAULT x''")
         _add_digests(connection)
@@ -77,19 +77,20 @@ def _add_digests(connection: sqlite3.Connection) -> None:
         digest = document_digest(absolute, sha256, row[0])
         connection.execute("UPDATE documents SET digest = ? WHERE id = ?", (digest, document_id))
         passages = connection.execute(
-            'SELECT id, vector, start, "end", first_line, last_line, title, page FROM chunks'
-            " WHERE document_id = ?",
+            'SELECT chunks.id, vector, body, start, "end", first_line, last_line, title, page'
+            " FROM chunks LEFT JOIN words ON words.rowid = chunks.id WHERE document_id = ?",
             (document_id,),
         ).fetchall()
         identity = absolute, root, path, sha256
         connection.executemany(
-            "UPDATE chunks SET digest = ?, vector_digest = ? WHERE id = ?",
+            "UPDATE chunks SET digest = ?, vector_digest = ?, words_digest = ? WHERE id = ?",
             [
                 (
                     passage_digest(chunk_id, identity, tuple(place), row[0][place[0] : place[1]]),
                     vector_digest(vector),
+                    row_digest((chunk_id, body)),
                     chunk_id,
                 )
-                for chunk_id, vector, *place in passages
+                for chunk_id, vector, body, *place in passages
             ],
         )

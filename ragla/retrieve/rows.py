@@ -71,9 +71,10 @@ def insert_document(connection: sqlite3.Connection, file: IndexedFile) -> None:
         place = chunk.start, chunk.end, chunk.first_line, chunk.last_line, chunk.title, chunk.page
         part, blob = text[chunk.start : chunk.end], vector.astype("<f4").tobytes()
         digest = passage_digest(chunk_id, identity, place, part)
-        chunks.append((chunk_id, document_id, *place, blob, digest, vector_digest(blob)))
-        words.append((chunk_id, indexed_text(chunk.title, part)))
-    connection.executemany(f"INSERT INTO chunks VALUES ({', '.join('?' * 11)})", chunks)
+        body = chunk_id, indexed_text(chunk.title, part)
+        chunks.append((chunk_id, document_id, *place, blob, digest, vector_digest(blob), row_digest(body)))
+        words.append(body)
+    connection.executemany(f"INSERT INTO chunks VALUES ({', '.join('?' * 12)})", chunks)
     connection.executemany("INSERT INTO words (rowid, body) VALUES (?, ?)", words)
 
 

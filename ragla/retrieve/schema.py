@@ -33,7 +33,8 @@ CREATE TABLE chunks (
     document_id INTEGER NOT NULL REFERENCES documents(id) ON DELETE CASCADE,
     start INTEGER NOT NULL, "end" INTEGER NOT NULL, first_line INTEGER NOT NULL, last_line INTEGER NOT NULL,
     title TEXT NOT NULL, page INTEGER, vector BLOB NOT NULL,
-    digest BLOB NOT NULL DEFAULT x'', vector_digest BLOB NOT NULL DEFAULT x''
+    digest BLOB NOT NULL DEFAULT x'', vector_digest BLOB NOT NULL DEFAULT x'',
+    words_digest BLOB NOT NULL DEFAULT x''
 );
 CREATE INDEX chunks_of_document ON chunks(document_id);
 CREATE VIRTUAL TABLE words USING fts5(body, tokenize = '{TOKENIZE}');
