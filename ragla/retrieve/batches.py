@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections.abc import Callable, Sequence
 
@@ -14,6 +13,8 @@ from ragla.memory import out_of_memory
 
 Encode = Callable[[list[str], int], NDArray[np.float32]]
 """Called with texts, the longest first, and how many a batch may have; returns their vectors in order."""
+Measure = Callable[[Sequence[str]], list[int]]
+"""How long the model finds each of the texts."""
 
 
 class Batches:
@@ -23,7 +24,8 @@ class Batches:
     limit is run into once.
     """
 
-    def __init__(self, dimension: int, name: str) -> None:
+    def __init__(self, measure: Measure, dimension: int, name: str) -> None:
+        self._measure = measure
         self._dimension = dimension
         self._name = name
         self.limit: int | None = None
@@ -40,8 +42,8 @@ class Batches:
         does not even suffice for one text.
         """
         vectors = np.zeros((len(texts), self._dimension), dtype=np.float32)
-        # bytes of UTF-8 come near to tokens in every script: three a Chinese character, about four a word
-        order = sorted(range(len(texts)), key=lambda number: -len(texts[number].encode()))
+        lengths = self._measure(texts)
+        order = sorted(range(len(texts)), key=lambda number: -lengths[number])
         at = 0
         while at < len(order):
             size = min(batch_size, self.limit or batch_size)
@@ -61,10 +63,9 @@ class Batches:
                 "choose a smaller embedder, another --device, or a lower retrieve.chunk_tokens",
             )
         self.limit = size // 2
-        gc.collect()  # what the failed batch left
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_available():
-            torch.cuda.empty_cache()
+            torch.cuda.empty_cache()  # what is left of the failed batch lies in pieces
 
     @property
     def notice(self) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,18 +14,15 @@ from ragla.errors import ModelUnavailable, RaglaError
 from ragla.memory import out_of_memory
 from ragla.retrieve.batches import Batches
 from ragla.retrieve.devices import check_devices
+from ragla.retrieve.model_folder import bare_tokenizer, load_model, revision
 
 if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
     from tokenizers import Tokenizer
-
-    from ragla.retrieve.workers import Workers
 
 Vectors = NDArray[np.float32]
 
 # Models without a stated limit (static embeddings) read anything; passages are shorter than this anyway.
 _NO_LIMIT = 8192
-_SAMPLE_BYTES = 65536
 # Rounding of float32 leaves less; half precision more.
 _UNIT_WITHIN = 1e-5
 # So many batches for each process, so that none waits long for the last to end.
@@ -94,12 +91,13 @@ class SentenceEmbedder:
             )
         devices = (devices,) if isinstance(devices, str) else tuple(devices)
         check_devices(devices)
-        self._model, self._workers = _load(self._folder, name, devices)
-        self.tokenizer, self._unknown_id = _bare_tokenizer(self._model.tokenizer, name)
+        self._model, self._workers = load_model(self._folder, name, devices)
+        self.tokenizer, self._unknown_id = bare_tokenizer(self._model.tokenizer, name)
         self.dimension = int(self._model.get_embedding_dimension() or 0)
         self.max_tokens = int(min(self._model.max_seq_length or _NO_LIMIT, _NO_LIMIT))
         self._prompts = (query_prompt, passage_prompt)
-        self._batches = Batches(self.dimension, name)
+        padded = self._model.max_seq_length != math.inf  # static embeddings read anything and pad nothing
+        self._batches = Batches(self._tokens if padded else _characters, self.dimension, name)
 
     def close(self) -> None:
         """End the processes that embed on several devices, if they were started."""
@@ -138,7 +136,7 @@ class SentenceEmbedder:
         """Name, revision (a digest of the folder), prompts and dimension."""
         return {
             "embedder": self.name,
-            "revision": _revision(self._folder),
+            "revision": revision(self._folder),
             "query_prompt": self.query_prompt,
             "passage_prompt": self.passage_prompt,
             "dimension": str(self.dimension),
@@ -159,6 +157,11 @@ class SentenceEmbedder:
                 return self._encoded(some, size, pool=pool, chunk_size=size)
 
         return self._batches.vectors(texts, batch_size, shared, _BATCHES_A_WORKER * workers.count)
+
+    def _tokens(self, texts: Sequence[str]) -> list[int]:
+        """Characters tell little of it: code and tables have twice the tokens of prose."""
+        encoded = self.tokenizer.encode_batch(list(texts), add_special_tokens=False)
+        return [len(one.ids) for one in encoded]
 
     def _encoded(self, texts: list[str], batch_size: int, **pooled: Any) -> Vectors:
         vectors = self._model.encode_document(
@@ -195,34 +198,8 @@ class SentenceEmbedder:
         return 1.0 - ids.count(self._unknown_id) / len(ids)
 
 
-def _load(folder: Path, name: str, devices: tuple[str, ...]) -> tuple[SentenceTransformer, Workers | None]:
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # it would draw on stderr
-    path, device = str(folder.resolve()), devices[0] if devices else None
-    try:
-        if len(devices) > 1:
-            from ragla.retrieve.workers import SharedTransformer, Workers
-
-            shared = SharedTransformer(path, device=device, local_files_only=True)
-            return shared, Workers(shared, devices)
-        from sentence_transformers import SentenceTransformer
-
-        return SentenceTransformer(path, device=device, local_files_only=True), None
-    except Exception as error:  # loaders raise whatever their file formats raise
-        if out_of_memory(error):
-            raise RaglaError(
-                f"{name}: not enough memory to load it", "choose a smaller embedder or another --device"
-            ) from error
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        if "trust_remote_code" in str(error):
-            raise ModelUnavailable(
-                f"{name}: needs code that comes with the model, which is not run for an embedder",
-                hint="choose an embedder of an architecture that transformers has",
-            ) from error
-        raise ModelUnavailable(
-            f"{name}: cannot be loaded from {folder}: {reason}", hint=f"ragla models pull {name}"
-        ) from error
+def _characters(texts: Sequence[str]) -> list[int]:
+    return [len(text) for text in texts]
 
 
 def _unit_rows(made: object, name: str) -> Vectors:
@@ -239,40 +216,3 @@ def _unit_rows(made: object, name: str) -> Vectors:
         )
     uneven = (np.abs(lengths - 1) > _UNIT_WITHIN) & (lengths > 0)
     return np.where(uneven, vectors / np.where(lengths > 0, lengths, 1), vectors)
-
-
-def _bare_tokenizer(wrapped: object, name: str) -> tuple[Tokenizer, int | None]:
-    """A copy of the model's tokenizer that neither cuts nor pads, so that it counts; its unknown token."""
-    from tokenizers import Tokenizer
-
-    # static embeddings hold the tokenizer itself, others wrap it
-    backend = wrapped if isinstance(wrapped, Tokenizer) else getattr(wrapped, "backend_tokenizer", None)
-    if not isinstance(backend, Tokenizer):
-        raise ModelUnavailable(
-            f"{name}: the embedder has no fast tokenizer", hint="choose an embedder with a tokenizer.json"
-        )
-    bare = Tokenizer.from_str(backend.to_str())
-    bare.no_truncation()
-    bare.no_padding()
-    unknown = getattr(wrapped, "unk_token", None) or getattr(backend.model, "unk_token", None)
-    return bare, None if unknown is None else bare.token_to_id(unknown)
-
-
-def _revision(folder: Path) -> str:
-    """Digest of the model folder: names and sizes of all files, small files whole, large ones sampled.
-
-    Hashing gigabytes of weights at each start would cost more than searching; three samples of each tell
-    two trainings of one architecture apart.
-    """
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*")):
-        relative = path.relative_to(folder)
-        if path.suffix == ".md" or any(part.startswith(".") for part in relative.parts) or not path.is_file():
-            continue
-        size = path.stat().st_size
-        digest.update(f"{relative.as_posix()}\0{size}\0".encode())
-        with path.open("rb") as file:
-            for offset in sorted({0, max(0, size // 2), max(0, size - _SAMPLE_BYTES)}):
-                file.seek(offset)
-                digest.update(file.read(_SAMPLE_BYTES))
-    return digest.hexdigest()[:16]

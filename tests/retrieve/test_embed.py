@@ -8,47 +8,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from tiny_embedder import VOCABULARY, save_tiny_embedder
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from tokenizers.pre_tokenizers import Whitespace
 
-from ragla.errors import ModelUnavailable
+from ragla.errors import ModelUnavailable, RaglaError
 from ragla.retrieve import SentenceEmbedder
-
-VOCABULARY = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "boats",
-    "trains",
-    "query",
-    "passage",
-    ":",
-    "a",
-    "报",
-]
 
 
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-    from transformers import BertConfig, BertModel, BertTokenizer
-
-    base = tmp_path_factory.mktemp("bert")
-    (base / "vocab.txt").write_text("\n".join(VOCABULARY), encoding="utf-8")
-    config = BertConfig(
-        vocab_size=len(VOCABULARY), hidden_size=16, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=16, max_position_embeddings=64,
-    )  # fmt: skip
-    BertModel(config).save_pretrained(base)
-    BertTokenizer(str(base / "vocab.txt")).save_pretrained(base)
-    words = Transformer(str(base), max_seq_length=32)
-    model = SentenceTransformer(
-        modules=[words, Pooling(16)], prompts={"query": "query: ", "passage": "passage: "}
-    )
-    folder = tmp_path_factory.mktemp("model")
-    model.save(str(folder))
-    return folder
+    return save_tiny_embedder(tmp_path_factory.mktemp("model"), tmp_path_factory.mktemp("bert"))
 
 
 @pytest.fixture
@@ -80,6 +52,72 @@ def test_prompts_are_used(tiny: SentenceEmbedder) -> None:
     raw = tiny._model.encode(["passage: boats", "query: boats"], prompt="", normalize_embeddings=True)
     assert np.allclose(tiny.encode_passages(["boats"])[0], raw[0], atol=1e-5)
     assert np.allclose(tiny.encode_query("boats"), raw[1], atol=1e-5)
+
+
+def test_other_prompts_can_be_chosen(model_folder: Path, tiny: SentenceEmbedder) -> None:
+    chosen = SentenceEmbedder(model_folder, "tiny", query_prompt="", passage_prompt="query: ")
+    assert np.allclose(chosen.encode_passages(["boats"])[0], tiny.encode_query("boats"), atol=1e-5)
+    bare = tiny._model.encode(["boats"], prompt="", normalize_embeddings=True)[0]
+    assert np.allclose(chosen.encode_query("boats"), bare, atol=1e-5)
+    assert chosen.identity != tiny.identity
+
+
+def test_static_embeddings_are_a_model_too(tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+
+    words = Tokenizer(WordLevel({word: at for at, word in enumerate(VOCABULARY)}, unk_token="[UNK]"))
+    words.pre_tokenizer = Whitespace()
+    SentenceTransformer(modules=[StaticEmbedding(words, embedding_dim=8)]).save(str(tmp_path / "static"))
+    static = SentenceEmbedder(tmp_path / "static", "static")
+    assert (static.dimension, static.overhead_tokens) == (8, 0)
+    assert static.readable_share("boats ships") == 0.5
+    vectors = static.encode_passages(["boats", "trains a trains", "boats"])
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+    assert np.array_equal(vectors[0], vectors[2])
+
+
+def test_vectors_of_a_model_in_half_precision_are_unit_vectors(tiny: SentenceEmbedder) -> None:
+    whole = tiny.encode_passages(["boats", "trains"])
+    tiny._model.bfloat16()
+    half = tiny.encode_passages(["boats", "trains"])
+    assert half.dtype == np.float32
+    assert np.allclose(np.linalg.norm(half, axis=1), 1, atol=1e-6)
+    assert np.allclose(half, whole, atol=0.05)
+
+
+def test_a_vector_that_is_no_number_is_an_error(tiny: SentenceEmbedder) -> None:
+    with torch.no_grad():
+        next(tiny._model.parameters()).fill_(float("nan"))
+    with pytest.raises(RaglaError, match="no number"):
+        tiny.encode_passages(["boats"])
+
+
+def test_batches_hold_texts_of_like_token_counts(
+    tiny: SentenceEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = ["a b c d e f", "boats" * 30, "a b c d e", "trains" * 30]  # the long words are one token each
+    batches: list[list[str]] = []
+    encode = tiny._model.encode_document
+    monkeypatch.setattr(
+        tiny._model, "encode_document", lambda some, **more: (batches.append(some), encode(some, **more))[1]
+    )
+    together = tiny.encode_passages(texts, batch_size=2)
+    assert [set(batch) for batch in batches] == [{texts[0], texts[2]}, {texts[1], texts[3]}]
+    alone = np.concatenate([tiny.encode_passages([text]) for text in texts])
+    assert np.allclose(together, alone, atol=1e-5)
+
+
+def test_a_question_for_which_memory_is_short(
+    tiny: SentenceEmbedder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*given: object, **more: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+
+    monkeypatch.setattr(tiny._model, "encode_query", fail)
+    with pytest.raises(RaglaError, match="not enough memory") as caught:
+        tiny.encode_query("boats")
+    assert "retrieve.device=cpu" in str(caught.value.hint)
 
 
 def test_the_tokenizer_counts_beyond_the_model_limit(tiny: SentenceEmbedder) -> None:
