@@ -8,9 +8,10 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from fault_jobs import Job, Outcome, SystemFault, child
 
@@ -18,35 +19,52 @@ HERE = Path(__file__).parent
 LIMIT_S = 60
 
 
-class Child:
+class Process:
+    """A process of the fork server that runs ``call(pipe, *values)``, which says "ready" first."""
+
+    def __init__(self, call: Callable[..., None], *values: object) -> None:
+        context = multiprocessing.get_context("forkserver")
+        self.pipe, theirs = context.Pipe()
+        self._process = context.Process(target=call, args=(theirs, *values))
+        self._process.start()
+        theirs.close()
+        assert self.told() == "ready"
+
+    def told(self) -> Any:
+        """What it says next; None where it died of SIGKILL instead."""
+        try:
+            assert self.pipe.poll(LIMIT_S), "the child hangs"
+            return self.pipe.recv()
+        except EOFError:
+            return None
+
+    def ended(self) -> Any:
+        """The last it says, when it has ended."""
+        told = self.told()
+        self._process.join(LIMIT_S)
+        # one that has told all may still be killed on its way out
+        allowed = (-signal.SIGKILL,) if told is None else (0, -signal.SIGKILL)
+        assert self._process.exitcode in allowed
+        self.pipe.close()
+        self._process.close()
+        return told
+
+    def kill_after(self, seconds: float) -> Any:
+        """Kill it then; what it said if it was faster."""
+        time.sleep(seconds)
+        self._process.kill()
+        return self.ended()
+
+
+class Child(Process):
     """A process at work on a job."""
 
     def __init__(self, job: Job, fault: SystemFault | None = None) -> None:
-        context = multiprocessing.get_context("forkserver")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=child, args=(theirs, job, fault))
-        self._process.start()
-        theirs.close()
-        assert self._pipe.poll(LIMIT_S), "the child did not start"
-        assert self._pipe.recv() == "ready"
-
-    def kill_after(self, seconds: float) -> Outcome | None:
-        """Kill it then; how it ended if it was faster."""
-        time.sleep(seconds)
-        self._process.kill()
-        return self.outcome()
+        super().__init__(child, job, fault)
 
     def outcome(self) -> Outcome | None:
         """How the job ended; None where the process died of SIGKILL before it could say."""
-        try:
-            assert self._pipe.poll(LIMIT_S), "the child hangs"
-            told: Outcome | None = self._pipe.recv()
-        except EOFError:
-            told = None
-        self._process.join(LIMIT_S)
-        assert self._process.exitcode in ((0, -signal.SIGKILL) if told else (-signal.SIGKILL,))
-        self._pipe.close()
-        self._process.close()
+        told: Outcome | None = self.ended()
         return told
 
 
@@ -85,7 +103,7 @@ def fork_server(shim: Path | None) -> Iterator[None]:
     os.environ.update(wanted)
     from multiprocessing.forkserver import _forkserver
 
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["fault_jobs"])
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["fault_jobs", "fault_readers"])
     try:
         _forkserver.ensure_running()
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from contextlib import closing
 from pathlib import Path
@@ -28,12 +29,16 @@ _CHINESE = "码头上停着三条驳船。水闸每天早上六点打开。船�
 
 
 class Documents:
-    """A folder of documents that remembers every text it ever held."""
+    """A folder of documents that remembers every text it ever held.
+
+    ``since``: the texts of each file since this was last cleared; None where it was deleted.
+    """
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.folder = folder
         self.chance = random.Random(seed)
         self.versions: dict[str, list[str]] = {}
+        self.since: dict[str, set[str | None]] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -43,7 +48,6 @@ class Documents:
 
     def write(self, name: str, paragraphs: int = 2) -> None:
         """Write a new version of a file. Its word, as ``word_of`` gives it, stands in every paragraph."""
-        versions = self.versions.setdefault(name, [])
         word = f"{Path(name).stem}v{sum(map(len, self.versions.values()))}"
         texts = [f"# The {word} document"]
         for number in range(paragraphs):
@@ -51,14 +55,40 @@ class Documents:
             texts.append(
                 f"Paragraph {number} of {word} says:\n{words}.\n{_CHINESE if number % 3 == 2 else ''}"
             )
-        versions.append("\n\n".join(texts) + "\n")
+        self._put(name, "\n\n".join(texts) + "\n")
+
+    def _put(self, name: str, text: str) -> None:
+        self.versions.setdefault(name, []).append(text)
+        self.since.setdefault(name, set()).add(text)
         path = self.folder / name
         path.parent.mkdir(exist_ok=True)
-        path.write_text(versions[-1], encoding="utf-8", newline="\n")
+        path.write_text(text, encoding="utf-8", newline="\n")
 
     def delete(self, name: str) -> None:
         """Delete a file."""
         (self.folder / name).unlink()
+        self.since.setdefault(name, set()).add(None)
+
+    def rename(self, name: str, target: str) -> None:
+        """Give a file another name, which another file may have had."""
+        if name == target:
+            return
+        text = (self.folder / name).read_text(encoding="utf-8")
+        (self.folder / target).parent.mkdir(exist_ok=True)
+        (self.folder / name).replace(self.folder / target)
+        self.since.setdefault(name, set()).add(None)
+        self.since.setdefault(target, set()).add(text)
+        self.versions.setdefault(target, []).append(text)
+
+    def change_in_place(self, name: str) -> None:
+        """Change a file so that neither its size nor its date tells."""
+        path = self.folder / name
+        before = path.stat()
+        text = path.read_text(encoding="utf-8")
+        place = text.rindex(".") - 1
+        self._put(name, text[:place] + ("x" if text[place] != "x" else "y") + text[place + 1 :])
+        os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert path.stat().st_size == before.st_size
 
     def fill(self, files: int) -> None:
         """Write some files of a page and some of several."""
@@ -105,7 +135,7 @@ def check_answers(documents: Documents, index_dir: Path) -> int:
     with closing(Retriever.open(index_dir, HashingEmbedder())) as retriever:
         for path, text in texts.items():
             assert text in documents.versions[path]
-            found = [item.passage for item in retriever.search(word_of(text), 10)]
+            found = [item.passage for item in retriever.search(word_of(text), 10, floor=0.25)]
             assert all(documents.check(passage) == texts[passage.path] for passage in found)
             assert {passage.path for passage in found if word_of(text) in passage.text} == {path}
     return len(texts)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from ragla.retrieve.layout import current_database
+from ragla.retrieve.check import check_index, content_hash
+from ragla.retrieve.store import Store
 
 _FILES = "SELECT id, root, path, absolute, sha256, status, reason FROM files"
 _CHUNKS = """
@@ -17,29 +17,24 @@ FROM chunks LEFT JOIN words ON words.rowid = chunks.id WHERE document_id = ? ORD
 """
 
 
-def content(index_dir: Path) -> str:
-    """A digest of all that a search can depend on: files, texts, passages, vectors, words, readings."""
-    database = current_database(index_dir)
-    assert database is not None
+def content(index_dir: Path) -> tuple[str, str]:
+    """What ragla says is indexed, and, told from outside, all that a search can depend on.
+
+    Files, texts, passages, vectors, words, and how the embedder reads the corpus; each as a digest.
+    """
     lines = []
-    with closing(sqlite3.connect(database)) as connection:
-        connection.execute("PRAGMA query_only = ON")
+    with closing(Store.read(index_dir)) as store, store.transaction("DEFERRED") as connection:
         for number, *file in connection.execute(_FILES):
             text = connection.execute("SELECT text FROM documents WHERE id = ?", (number,)).fetchone()
             lines.append(repr((file, text, connection.execute(_CHUNKS, (number,)).fetchall())))
         rows = connection.execute("SELECT value FROM meta WHERE key IN ('reliability', 'selections')")
         lines += [repr(row) for row in rows]
-    return hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+    return content_hash(index_dir), hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
 def check_clean(index_dir: Path) -> None:
     """That an index is whole."""
-    database = current_database(index_dir)
-    assert database is not None
-    with closing(sqlite3.connect(database)) as connection:
-        assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
-        connection.execute("INSERT INTO words(words) VALUES('integrity-check')")
+    assert check_index(index_dir) == []
 
 
 def is_one_line_with_a_command(error: tuple[str, str, str | None] | None) -> bool:

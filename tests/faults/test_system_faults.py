@@ -23,7 +23,7 @@ class Change:
     documents: Documents
     before: Path
     rebuild: bool
-    after: str
+    after: tuple[str, str]
     calls: str
 
     def index_in(self, place: Path) -> Path:
