@@ -22,6 +22,7 @@ from ragla.cli_answers import answers_app
 from ragla.cli_ask import ask
 from ragla.cli_bench import bench
 from ragla.cli_chat import chat
+from ragla.cli_doctor import doctor
 from ragla.cli_eval import evaluate
 from ragla.cli_index import index
 from ragla.cli_info import info
@@ -82,7 +83,7 @@ app = typer.Typer(
     help="Answers questions from a folder of documents on this machine, several tokens a step, exactly.",
     epilog="Start with: [bold]ragla index ./docs[/] and then [bold]ragla ask 'your question'[/]",
 )
-for command in (index, info, search, ask, chat, bench):
+for command in (index, info, doctor, search, ask, chat, bench):
     app.command()(command)
 app.command("why-not")(why_not)
 app.command("eval")(evaluate)

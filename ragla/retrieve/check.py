@@ -12,26 +12,22 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from ragla.errors import IndexLocked, RaglaError
-from ragla.retrieve.dense import verified_bytes
-from ragla.retrieve.digests import document_digest, passage_digest, row_digest, vector_digest
-from ragla.retrieve.layout import current_database, writing
-from ragla.retrieve.rows import FileRecord
+from ragla.retrieve import soundness
+from ragla.retrieve.generations import is_unfinished, no_current
+from ragla.retrieve.layout import generations, leftovers, writing
 from ragla.retrieve.selection import selections
 from ragla.retrieve.store import Store
 
-_NORM_TOLERANCE = 1e-3
-_FILE_COLUMNS = ", ".join(FileRecord.__dataclass_fields__)
-_DOCUMENTS = """
-SELECT documents.id, absolute, root, path, sha256, status, text, documents.digest
-FROM documents LEFT JOIN files USING (id)
-"""
-_CHUNKS = """
-SELECT id, start, "end", first_line, last_line, title, page, digest, vector, vector_digest
-FROM chunks WHERE document_id = ?
-"""
+# What SQLite says where an index of the database is damaged and its table is not.
+_OF_AN_INDEX = ("missing from index", "entries in index", "non-unique entry in index")
+_LOOKS = (
+    ("records", soundness.value_problems),
+    ("files", soundness.file_problems),
+    ("passages", soundness.document_problems),
+    ("words", soundness.words_problems),
+    ("vectors", soundness.vector_problems),
+)
 
 
 @dataclass(frozen=True)
@@ -45,10 +41,14 @@ class Problem:
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at. ``problems``: none where it is as it should be."""
+    """One thing that was looked at. ``problems``: none where it is as it should be.
+
+    ``waiting``: what an interrupted run or a repair left for the next run; no damage.
+    """
 
     name: str
-    problems: tuple[Problem, ...]
+    problems: tuple[Problem, ...] = ()
+    waiting: tuple[Problem, ...] = ()
 
 
 def check_index(index_dir: Path) -> list[Problem]:
@@ -60,22 +60,28 @@ def check_index(index_dir: Path) -> list[Problem]:
     return [problem for check in checks(index_dir) for problem in check.problems]
 
 
-def checks(index_dir: Path) -> Iterator[Check]:
-    """Look at one thing after the other; where the database cannot be read, there is nothing more to see."""
+def checks(index_dir: Path, was_repaired: bool = False) -> Iterator[Check]:
+    """Look at one thing after the other; where the database cannot be read, there is nothing more to see.
+
+    ``was_repaired``: what is wrong now, a repair does not mend. Raises IndexLocked.
+    """
     index_dir = Path(index_dir)
-    database = current_database(index_dir)
-    if database is None:
-        yield Check("folder", (Problem("there is no index", str(index_dir), _command("FOLDER", index_dir)),))
+    kept = generations(index_dir)
+    if kept is None:
+        error = no_current(index_dir)
+        is_there = "--repair" in (error.hint or "")
+        mend = _command("ragla doctor --repair" if is_there else "ragla index FOLDER", index_dir)
+        yield Check("folder", (Problem(str(error), str(index_dir), mend),))
         return
-    yield Check("folder", ())
     with _alone(index_dir):
+        yield Check("folder", waiting=tuple(_left(index_dir)))
         try:
-            store = Store.read(index_dir)
+            store = Store.read_database(kept.current)
         except RaglaError as error:
-            yield Check("database", (Problem(str(error), str(database), error.hint or ""),))
+            yield Check("database", (_unreadable(index_dir, error, was_repaired),))
             return
         with closing(store):
-            yield from _checks(store)
+            yield from _checks(store, was_repaired)
 
 
 @contextlib.contextmanager
@@ -91,127 +97,85 @@ def _alone(index_dir: Path) -> Iterator[None]:
         yield
 
 
-def _checks(store: Store) -> Iterator[Check]:
-    roots = store.roots()
-    rebuild = _command("--rebuild", *roots, store.database.parent)
-    repair = _command("--repair", store.database.parent, verb="doctor")
-    for name, look, mend in (
-        ("database", _database, rebuild),
-        ("records", _values, rebuild),
-        ("files", _files, rebuild),
-        ("passages", _documents, rebuild),
-        ("words", _words, repair),
-        ("vectors", _vectors, repair),
-    ):
-        try:
-            found = tuple(Problem(what, where, mend) for what, where in look(store))
-        except (sqlite3.Error, TypeError, ValueError) as error:  # a damaged row may hold anything
-            found = (Problem(f"cannot be read: {error}", str(store.database), rebuild),)
-        yield Check(name, found)
+def _left(index_dir: Path) -> Iterator[Problem]:
+    mend = _command("ragla index", index_dir)
+    for path in leftovers(index_dir):
+        yield Problem("left by an interrupted run, to be deleted by the next", str(path), mend)
 
 
-Found = Iterator[tuple[str, str]]
+def _unreadable(index_dir: Path, error: RaglaError, was_repaired: bool) -> Problem:
+    hint = error.hint or ""
+    if isinstance(error.__cause__, sqlite3.DatabaseError) or was_repaired:
+        mend = _last_resort(index_dir)
+    else:
+        mend = _command("ragla doctor --repair" if "--repair" in hint else hint, index_dir)
+    return Problem(str(error), str(index_dir), mend)
 
 
-def _database(store: Store) -> Found:
-    where = str(store.database)
-    for row in store.connection.execute("PRAGMA integrity_check(5)"):
-        if row[0] != "ok":
-            yield f"SQLite finds damage: {row[0]}", where
-    for row in store.connection.execute("PRAGMA foreign_key_check"):
-        yield f"a row of {row[0]} belongs to nothing", where
+def _checks(store: Store, was_repaired: bool) -> Iterator[Check]:
+    folder = store.database.parent
+    mend = _last_resort(folder) if was_repaired else _command("ragla doctor --repair", folder)
+    found = _found(store, soundness.database_problems)
+    yield Check("database", tuple(_of_database(store, what, where, mend) for what, where in found))
+    for name, look in _LOOKS:
+        problems = tuple(Problem(what, where, mend) for what, where in _found(store, look))
+        yield Check(name, problems, tuple(_waiting(store, name)))
 
 
-def _values(store: Store) -> Found:
-    for key, value, digest in store.connection.execute("SELECT key, value, digest FROM meta"):
-        if row_digest((key, value)) != digest:
-            yield f"the record {key!r} has changed on disk", str(store.database)
-
-
-def _files(store: Store) -> Found:
-    documents = {row[0] for row in store.connection.execute("SELECT id FROM documents")}
-    for file_id, *values, digest in store.connection.execute(
-        f"SELECT id, {_FILE_COLUMNS}, digest FROM files"
-    ):
-        record = FileRecord(*values)
-        where = str(record.absolute)
-        if row_digest(values) != digest:
-            yield "what is known of a file has changed on disk", where
-        elif record.status == "indexed" and (file_id not in documents or not record.sha256):
-            yield "indexed, but its text is missing", where
-        elif record.status != "indexed" and (file_id in documents or not record.reason):
-            yield "skipped, but not as a skipped file is", where
-
-
-def _documents(store: Store) -> Found:
-    """Texts and their passages: one document at a time is in memory."""
-    size = 4 * int(store.fingerprint().get("dimension", 0))
-    for document_id, *row in store.connection.execute(_DOCUMENTS):
-        absolute, root, path, sha256, _status, text, digest = row
-        if document_digest(absolute, sha256, text) != digest:
-            yield "its text has changed on disk", str(absolute)
-            continue
-        for chunk_id, *place, digest, vector, of_vector in store.connection.execute(_CHUNKS, (document_id,)):
-            where = f"{absolute}, passage {chunk_id}"
-            start, end, first, last, *_ = place
-            identity = absolute, root, path, sha256
-            if digest != passage_digest(chunk_id, identity, tuple(place), text[start:end]):
-                yield "a passage has changed on disk", where
-            elif not (0 <= start < end <= len(text) and 1 <= first <= last):
-                yield "a passage lies outside its document", where
-            if vector_digest(vector) != of_vector:
-                yield "a vector has changed on disk", where
-            elif len(vector) != size:
-                yield "a vector has another size than the embedder's", where
-            elif not abs(float(np.linalg.norm(np.frombuffer(vector, "<f4"))) - 1) < _NORM_TOLERANCE:
-                yield "a vector has not length 1", where
-    orphans = "SELECT count(*) FROM chunks WHERE document_id NOT IN (SELECT id FROM documents)"
-    if count := store.connection.execute(orphans).fetchone()[0]:
-        yield f"{count} passages belong to no text", str(store.database)
-
-
-def _words(store: Store) -> Found:
-    """FTS5's own check is an INSERT that inserts nothing; it is rolled back all the same."""
-    connection, where = store.connection, str(store.database)
-    count = connection.execute("SELECT count(*) FROM words_content").fetchone()[0]
-    if count != store.passage_count():
-        yield f"{count} rows of words for {store.passage_count()} passages", where
-    bodies = "SELECT chunks.id, c0, words_digest FROM chunks JOIN words_content USING (id)"
-    changed = sum(row_digest(row[:2]) != row[2] for row in connection.execute(bodies))
-    if changed:
-        yield f"the words of {changed} passages have changed on disk", where
-    connection.execute("PRAGMA query_only = OFF")
+def _found(store: Store, look: soundness.Look) -> list[tuple[str, str]]:
     try:
-        connection.execute("BEGIN")
-        connection.execute("INSERT INTO words (words) VALUES ('integrity-check')")
-    except sqlite3.DatabaseError as error:
-        if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_READONLY:
-            return  # a folder that is only to be read: nothing can be asked of FTS5 there
-        yield f"the index of words is damaged: {error}", where
-    finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        connection.execute("PRAGMA query_only = ON")
+        return list(look(store))
+    except (sqlite3.Error, RaglaError, TypeError, ValueError) as error:  # a damaged row may hold anything
+        return [(f"cannot be read: {' '.join(str(error).split())}", str(store.database))]
 
 
-def _vectors(store: Store) -> Found:
-    """A file of an older generation is what an interrupted run leaves; readers do not use it."""
-    record = store.dense_record()
-    if record is None or record.generation != store.generation():
-        return
-    where = str(store.dense_path)
-    if record.count != store.passage_count():
-        yield f"{record.count} vectors recorded for {store.passage_count()} passages", where
-    if not store.dense_path.is_file():
-        yield "the file of vectors is missing", where
-    elif verified_bytes(store.dense_path, record) is None:
-        yield "the file of vectors is not the one that was written", where
+def _of_database(store: Store, what: str, where: str, mend: str) -> Problem:
+    is_mended = any(words in what for words in _OF_AN_INDEX)
+    return Problem(what, where, mend if is_mended else _last_resort(store.database.parent))
 
 
-def _command(*words: str | Path, verb: str = "index") -> str:
-    """A command line; the last word is the folder of the index."""
-    *rest, place = map(str, words)
-    return shlex.join(["ragla", verb, *rest, "--index", place])
+def _waiting(store: Store, name: str) -> Iterator[Problem]:
+    """What the next run takes up."""
+    mend = _command("ragla index", store.database.parent)
+    with _unless_damaged():
+        if name == "records" and is_unfinished(store):
+            yield Problem("the last run was interrupted, the next goes on", str(store.database), mend)
+        if name == "files":
+            unread = "SELECT absolute, reason FROM files WHERE status = 'skipped' AND sha256 IS NULL"
+            for absolute, reason in store.connection.execute(unread):
+                yield Problem(str(reason), str(absolute), mend)
+        record = store.dense_record()
+        if name == "vectors" and (record is None or record.generation != store.generation()):
+            yield Problem(
+                "older than the passages, not used; the next run writes it", str(store.dense_path), mend
+            )
+
+
+def _last_resort(index_dir: Path) -> str:
+    """Back to the index of before, where it is whole; else everything anew."""
+    kept = generations(index_dir)
+    if kept is not None and kept.previous is not None and _is_whole(kept.previous):
+        return _command("ragla index --rollback", index_dir)
+    roots = ["FOLDER"]
+    if kept is not None:
+        with _unless_damaged(), closing(Store.read_database(kept.current)) as store:
+            roots = store.roots() or roots
+    return _command(shlex.join(["ragla", "index", "--rebuild", *roots]), index_dir)
+
+
+def _is_whole(database: Path) -> bool:
+    with _unless_damaged(), closing(Store.read_database(database)) as store:
+        return not list(soundness.database_problems(store))
+    return False
+
+
+def _unless_damaged() -> contextlib.suppress:
+    """A damaged row may hold anything."""
+    return contextlib.suppress(sqlite3.Error, RaglaError, TypeError, ValueError)
+
+
+def _command(command: str, index_dir: Path) -> str:
+    return f"{command} --index {shlex.quote(str(index_dir))}"
 
 
 def content_hash(index_dir: Path) -> str:

@@ -38,13 +38,13 @@ def passage_digest(
     return row_digest((chunk_id, *file, *place, text))
 
 
-def document_digest(absolute: str, sha256: str | None, text: str) -> bytes:
-    """Of a whole text, and of whose it is."""
+def document_digest(absolute: str, sha256: str | None, passages: int, text: str) -> bytes:
+    """Of a whole text, of whose it is, and of how many passages it was cut into."""
     try:
         raw = text.encode("utf-8", "surrogatepass")
     except AttributeError:  # a damaged row: not a text at all
         return b""
-    digest = blake2b(row_digest((absolute, sha256)), digest_size=_BYTES)
+    digest = blake2b(row_digest((absolute, sha256, passages)), digest_size=_BYTES)
     digest.update(raw)
     return digest.digest()
 

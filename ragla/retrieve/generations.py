@@ -22,6 +22,7 @@ from ragla.retrieve import migrate, schema
 from ragla.retrieve.durable import sync_file, sync_folder
 from ragla.retrieve.faults import DiskFull, damaged, database_errors, file_errors
 from ragla.retrieve.layout import (
+    Generations,
     databases,
     discard,
     generations,
@@ -165,14 +166,14 @@ def no_current(index_dir: Path) -> IndexUnusable:
     return damaged(index_dir, "nothing says which database is current")
 
 
-def find_current(index_dir: Path) -> Path | None:
-    """The database that is or must have been current, or None where there is none with anything in it.
+def find_generations(index_dir: Path) -> Generations | None:
+    """The databases that are or must have been kept, or None where there is none with anything in it.
 
     Raises IndexUnusable where there is one that cannot be read.
     """
     kept = generations(index_dir)
     if kept is not None:
-        return kept.current
+        return kept
     found: list[tuple[int, Path]] = []
     for database in databases(index_dir):
         with closing(Store.open_to_write(database)) as store, database_errors(database):
@@ -180,8 +181,8 @@ def find_current(index_dir: Path) -> Path | None:
                 continue
             migrate.check_version(database, store.connection, migrate.OLDEST)
             found.append((store.generation(), database))
-    best = max(found, default=None)
-    return best[1] if best is not None and best[0] else None
+    latest = [database for generation, database in sorted(found, reverse=True) if generation]
+    return Generations(*latest[:2]) if latest else None
 
 
 class Rebuild:

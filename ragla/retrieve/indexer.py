@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from ragla.config import RetrieveSettings
 from ragla.errors import IndexUnusable
 from ragla.retrieve.chunk import CHUNKER, Chunker
+from ragla.retrieve.dense import check_factory
 from ragla.retrieve.embed import Embedder
 from ragla.retrieve.events import Event, OnEvent
-from ragla.retrieve.generations import Changes, Rebuild, find_current
+from ragla.retrieve.faults import database_errors
+from ragla.retrieve.generations import Changes, Rebuild, find_generations
 from ragla.retrieve.layout import databases, generations, next_database, point_to, sweep, writing
 from ragla.retrieve.read import MAX_BYTES, READERS
 from ragla.retrieve.selection import EVERYTHING, Selection, remember, selections
@@ -104,13 +107,14 @@ def index_folders(
     started = time.monotonic()
     folders = resolve_roots(roots)
     chunker = Chunker(embedder, settings.chunk_tokens, settings.chunk_overlap)
+    check_factory(settings.faiss_index, settings.faiss_search, embedder.dimension)
     index_dir = Path(index_dir).resolve()
     fingerprint = fingerprint_of(settings, embedder)
     with writing(index_dir):
         rebuild = rebuild and bool(databases(index_dir))  # with nothing to replace it is a first run
         rebuilding = Rebuild.begin(index_dir, fingerprint, _is_of(folders)) if rebuild else None
         store = rebuilding.store if rebuilding else _open(index_dir, fingerprint)
-        try:
+        with closing(store), database_errors(store.database):
             changes = Changes(store, settings.keep_previous)
             if rebuilding is None:
                 store.before_change = changes.begin
@@ -124,8 +128,6 @@ def index_folders(
             changes.finish()
             if rebuilding is not None:
                 rebuilding.finish(settings.keep_previous)
-        finally:
-            store.close()
         sweep(index_dir)
     if made is None:
         update.remarks.append((str(index_dir), _FORGOTTEN))
@@ -165,12 +167,11 @@ def _selections(
 
 def _open(index_dir: Path, fingerprint: dict[str, str]) -> Store:
     """The current database, or a new one. Where nothing says which is current, the latest is."""
-    database = find_current(index_dir)
-    is_new = database is None
-    store = Store.write(database or next_database(index_dir), fingerprint)
+    found = find_generations(index_dir)
+    store = Store.write(found.current if found else next_database(index_dir), fingerprint)
     try:
-        if is_new or generations(index_dir) is None:
-            point_to(store.database)
+        if found is None or generations(index_dir) is None:
+            point_to(store.database, found.previous if found else None)
     except BaseException:
         store.close()
         raise

@@ -52,6 +52,7 @@ def upgrade(store: Store) -> None:
         found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":  # digests made of damage would hide it for ever
             raise damaged(store.database, found)
+        connection.execute("ALTER TABLE documents ADD COLUMN passages INTEGER NOT NULL DEFAULT 0")
         for table, column in (
             ("meta", "digest"), ("files", "digest"), ("documents", "digest"),
             ("chunks", "digest"), ("chunks", "vector_digest"), ("chunks", "words_digest"),
@@ -74,13 +75,15 @@ def _add_digests(connection: sqlite3.Connection) -> None:
         row = connection.execute("SELECT text FROM documents WHERE id = ?", (document_id,)).fetchone()
         if row is None:
             continue
-        digest = document_digest(absolute, sha256, row[0])
-        connection.execute("UPDATE documents SET digest = ? WHERE id = ?", (digest, document_id))
         passages = connection.execute(
             'SELECT chunks.id, vector, body, start, "end", first_line, last_line, title, page'
             " FROM chunks LEFT JOIN words ON words.rowid = chunks.id WHERE document_id = ?",
             (document_id,),
         ).fetchall()
+        digest = document_digest(absolute, sha256, len(passages), row[0])
+        connection.execute(
+            "UPDATE documents SET passages = ?, digest = ? WHERE id = ?", (len(passages), digest, document_id)
+        )
         identity = absolute, root, path, sha256
         connection.executemany(
             "UPDATE chunks SET digest = ?, vector_digest = ?, words_digest = ? WHERE id = ?",

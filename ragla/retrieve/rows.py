@@ -61,8 +61,9 @@ def insert_document(connection: sqlite3.Connection, file: IndexedFile) -> None:
     """A new file with its text, passages, vectors and words."""
     record, text = file.record, file.text
     document_id = insert_file(connection, record)
-    digest = document_digest(record.absolute, record.sha256, text)
-    connection.execute("INSERT INTO documents VALUES (?, ?, ?)", (document_id, text, digest))
+    count = len(file.chunks)
+    digest = document_digest(record.absolute, record.sha256, count, text)
+    connection.execute("INSERT INTO documents VALUES (?, ?, ?, ?)", (document_id, text, count, digest))
     identity = record.absolute, record.root, record.path, record.sha256
     last = "SELECT max(seq) FROM sqlite_sequence WHERE name = 'chunks'"
     first_id = (connection.execute(last).fetchone()[0] or 0) + 1

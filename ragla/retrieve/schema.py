@@ -15,7 +15,7 @@ _NO_ROOM = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOE
 _BUSY_SECONDS = 30.0
 
 # The digests are those of ragla.retrieve.digests. They stand last, where a migration adds them.
-SCHEMA = f"""
+SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL, digest BLOB NOT NULL DEFAULT x'') WITHOUT ROWID;
 CREATE TABLE files (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -26,7 +26,7 @@ CREATE TABLE files (
 );
 CREATE TABLE documents (
     id INTEGER PRIMARY KEY REFERENCES files(id) ON DELETE CASCADE, text TEXT NOT NULL,
-    digest BLOB NOT NULL DEFAULT x''
+    passages INTEGER NOT NULL DEFAULT 0, digest BLOB NOT NULL DEFAULT x''
 );
 CREATE TABLE chunks (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -37,7 +37,6 @@ CREATE TABLE chunks (
     words_digest BLOB NOT NULL DEFAULT x''
 );
 CREATE INDEX chunks_of_document ON chunks(document_id);
-CREATE VIRTUAL TABLE words USING fts5(body, tokenize = '{TOKENIZE}');
 """
 
 
@@ -46,6 +45,12 @@ def create(connection: sqlite3.Connection) -> None:
     for statement in SCHEMA.split(";\n"):
         if statement.strip():
             connection.execute(statement)
+    create_words(connection)
+
+
+def create_words(connection: sqlite3.Connection) -> None:
+    """Make the table of words, within the caller's transaction."""
+    connection.execute(f"CREATE VIRTUAL TABLE words USING fts5(body, tokenize = '{TOKENIZE}')")
 
 
 def has_schema(connection: sqlite3.Connection) -> bool:

@@ -17,7 +17,7 @@ from ragla.retrieve.faults import database_errors
 if TYPE_CHECKING:
     from ragla.retrieve.store import Store
 
-_KEY = "selections"
+SELECTIONS = "selections"  # under which name an index keeps them
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ EVERYTHING = Selection()
 def selections(store: Store) -> dict[Path, Selection]:
     """What the folders of an index were indexed with, for those where it was not the default."""
     with database_errors(store.database):
-        kept = store.value(_KEY)
+        kept = store.value(SELECTIONS)
     return {Path(root): _selection(made) for root, made in json.loads(kept or "{}").items()}
 
 
@@ -64,4 +64,4 @@ def remember(store: Store, made: Mapping[Path, Selection]) -> None:
     kept = {str(root): asdict(chosen) for root, chosen in made.items() if chosen != EVERYTHING}
     store.before_change()
     with store.transaction():
-        store.set_value(_KEY, json.dumps(kept, sort_keys=True))
+        store.set_value(SELECTIONS, json.dumps(kept, sort_keys=True))

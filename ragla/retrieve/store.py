@@ -23,6 +23,8 @@ from ragla.retrieve.faults import damaged, database_errors, rebuild_hint
 from ragla.retrieve.layout import CURRENT, current_database, vectors_of
 from ragla.retrieve.rows import FileRecord, IndexedFile
 
+_BLOCK = 4096  # vectors read at once
+
 
 class Store:
     """An open index database. Use ``Store.read`` or ``Store.write``, and close it."""
@@ -157,9 +159,14 @@ class Store:
         """Grows with every change of the passages."""
         return int(self.value("generation") or 0)
 
-    def _changed(self) -> None:
+    def note_change(self) -> None:
+        """Note, within the caller's transaction, that passages have changed."""
         self.set_value("generation", str(self.generation() + 1))
         self.set_value("changed_at", str(time.time_ns()))
+        self.note_roots()
+
+    def note_roots(self) -> None:
+        """Note, within the caller's transaction, of which folders the files are."""
         roots = self.connection.execute("SELECT DISTINCT root FROM files ORDER BY root")
         self.set_value("roots", json.dumps([row[0] for row in roots]))
 
@@ -212,29 +219,33 @@ class Store:
             for file in indexed:
                 rows.insert_document(self.connection, file)
             if indexed or skipped:
-                self._changed()
+                self.note_change()
 
     def remove(self, absolutes: Sequence[str]) -> None:
         """Forget files and all that came of them, in one transaction."""
         self.before_change()
         with self.transaction():
             rows.drop_files(self.connection, absolutes)
-            self._changed()
+            self.note_change()
 
     def passage_count(self) -> int:
         """How many passages there are."""
         return int(self.connection.execute("SELECT count(*) FROM chunks").fetchone()[0])
 
-    def vectors(self, dimension: int) -> tuple[NDArray[np.int64], Vectors]:
-        """All chunk ids (n,) and vectors (n, dimension). IndexUnusable for a vector of another size."""
+    def vector_blocks(self, dimension: int) -> Iterator[tuple[NDArray[np.int64], Vectors]]:
+        """All chunk ids (n,) with their vectors (n, dimension), in order of the ids, block by block.
+
+        Raises IndexUnusable for a vector that is not what was stored.
+        """
         query = "SELECT id, vector, vector_digest FROM chunks ORDER BY id"
         with database_errors(self.database):
-            stored = self.connection.execute(query).fetchall()
-        if any(len(row[1]) != 4 * dimension or vector_digest(row[1]) != row[2] for row in stored):
-            raise damaged(self.database, "a vector has changed on disk")
-        ids = np.array([row[0] for row in stored], dtype=np.int64)
-        flat = np.frombuffer(b"".join(row[1] for row in stored), dtype="<f4")
-        return ids, flat.reshape(len(stored), dimension).astype(np.float32)
+            cursor = self.connection.execute(query)
+            while stored := cursor.fetchmany(_BLOCK):
+                if any(len(row[1]) != 4 * dimension or vector_digest(row[1]) != row[2] for row in stored):
+                    raise damaged(self.database, "a vector has changed on disk")
+                flat = np.frombuffer(b"".join(row[1] for row in stored), dtype="<f4")
+                ids = np.array([row[0] for row in stored], dtype=np.int64)
+                yield ids, flat.reshape(len(stored), dimension).astype(np.float32)
 
     def dense_record(self) -> DenseRecord | None:
         """What was recorded of the FAISS file, or None when none was written."""

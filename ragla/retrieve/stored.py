@@ -22,7 +22,9 @@ SELECT chunks.id, document_id, root, path, absolute, sha256, title, start, "end"
 FROM chunks JOIN documents ON documents.id = document_id JOIN files ON files.id = document_id
 WHERE chunks.id IN (SELECT value FROM json_each(?))
 """
-_TEXT = "SELECT absolute, sha256, text, documents.digest FROM documents JOIN files USING (id) WHERE id = ?"
+_TEXT = """
+SELECT absolute, sha256, passages, text, documents.digest FROM documents JOIN files USING (id) WHERE id = ?
+"""
 _VECTORS = "SELECT id, vector, vector_digest FROM chunks WHERE id IN (SELECT value FROM json_each(?))"
 
 
@@ -61,8 +63,8 @@ def text(store: Store, document_id: int) -> str:
     row = store.connection.execute(_TEXT, (document_id,)).fetchone()
     if row is None:
         raise IndexUnusable("the document was changed or removed meanwhile", hint="ask again")
-    absolute, sha256, whole, digest = row
-    if document_digest(absolute, sha256, whole) != digest:
+    absolute, sha256, count, whole, digest = row
+    if document_digest(absolute, sha256, count, whole) != digest:
         raise damaged(store.database, "a text has changed on disk")
     return str(whole)
 

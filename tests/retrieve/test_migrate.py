@@ -93,7 +93,7 @@ def test_a_reader_is_told_the_command(old: Path, embedder: HashingEmbedder) -> N
         Retriever.open(old, embedder)
     assert caught.value.hint == "ragla index"
     (problem,) = check_index(old)
-    assert problem.mend == "ragla index"
+    assert problem.mend == f"ragla index --index {old}"
 
 
 def test_other_settings_are_said_before_anything_is_changed(index: Index, old: Path) -> None:
