@@ -87,6 +87,8 @@ def measured(
         searched = evaluate_retrieval(asked, retriever, floor, on_progress)
     answers = answer_all(profile, asked, retriever, names, quiet=quiet) if names else {}
     conditions = {"embedder": profile.retrieve.embedder, "floor": str(floor)}
+    if profile.retrieve.reranker:
+        conditions["reranker"] = profile.retrieve.reranker
     if answers:
         conditions["model"] = profile.decode.model
     by_file = {file.path.name: searched.part(file.questions) for file in files} if files[1:] else {}
@@ -120,10 +122,11 @@ def open_corpus(
     with TemporaryDirectory(prefix="ragla-eval-", ignore_cleanup_errors=True) as name:
         corpus = Path(name) / "corpus"
         write_corpus(files, corpus)
-        embedder = session.open_embedder(profile)
+        embedder, reranker = session.open_embedder(profile), session.open_reranker(profile)
         with index_progress(quiet=quiet) as on_event:
             index_folders([corpus], Path(name) / "index", profile.retrieve, embedder, on_event)
-        with closing(Retriever.open(Path(name) / "index", embedder)) as retriever:
+        made = Retriever.open(Path(name) / "index", embedder, reranker, profile.retrieve.rerank_depth)
+        with closing(made) as retriever:
             yield retriever
 
 

@@ -45,6 +45,12 @@ class RetrieveSettings(_Section):
     relevance_floor: float = Field(
         default=0.22,
         ge=-1.0,
+    reranker: str | None = Field(
+        default=None, description="Cross-encoder that orders the first again: folder or hub id; null: none."
+    )
+    rerank_depth: int = Field(
+        default=20, ge=1, le=100, description="How many of the first the reranker reads; no others are found."
+    )
         le=1.0,
         description="Passages scoring below are not relevant; none left: not answered.",
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.text import Text
 
-from ragla.render import one_line, place
+from ragla.render import counted, one_line, place
 
 if TYPE_CHECKING:
     from ragla.retrieve.explanation import Explanation
@@ -28,20 +28,25 @@ def explanation_lines(found: Explanation) -> Iterable[Text]:
         f"floor {found.floor:.2f}",
         style="dim",
     )
+    if found.reranked is not None:
+        cut = f", {found.reranked.cut} of them cut at its limit" if found.reranked.cut else ""
+        count = counted(len(found.reranked.scores), "passage")
+        yield Text(f"{one_line(found.reranked.model)} read {count} again{cut}", style="dim")
     words = sorted(found.words.items(), key=lambda item: -item[1])
     yield Text("words " + one_line(" ".join(f"{word} {weight:.1f}" for word, weight in words)), style="dim")
     lost = 0
     parts = {part.chunk_id: part for part in found.parts}
     for decision in found.decisions:
-        is_lost = decision.fate in ("below the floor", "past the last place")
+        is_lost = decision.fate in ("below the floor", "past the last place", "not reranked")
         lost += is_lost
         if not is_lost or lost <= LOST_SHOWN:
             part = parts[decision.found.passage.id]
             dense, lexical = found.ranks(part.chunk_id)
+            again = "" if decision.found.reranked is None else f"{decision.found.reranked:.3f} reranked; "
             yield Text(
-                f"{part.score:.3f} = {evidence.trust:.2f} × {part.dense:.2f} (cosine {part.cosine:.2f}, "
-                f"{_rank(dense)}) + {1 - evidence.trust:.2f} × {part.lexical:.2f} (covers "
-                f"{part.covered:.2f}, BM25 {part.bm25:.1f}, {_rank(lexical)})  ",
+                f"{again}{part.score:.3f} = {evidence.trust:.2f} × {part.dense:.2f} "
+                f"(cosine {part.cosine:.2f}, {_rank(dense)}) + {1 - evidence.trust:.2f} × {part.lexical:.2f} "
+                f"(covers {part.covered:.2f}, BM25 {part.bm25:.1f}, {_rank(lexical)})  ",
                 style="dim",
             ).append(f"{_where(decision.found.passage)}  {_fate(decision)}", "dim" if is_lost else "bold")
     if lost > LOST_SHOWN:
@@ -61,6 +66,7 @@ def explanation_json(found: Explanation) -> dict[str, Any]:
                 "first_line": passage.first_line,
                 "last_line": passage.last_line,
                 **{key: value for key, value in asdict(parts[passage.id]).items() if key != "chunk_id"},
+                "reranked": decision.found.reranked,
                 "dense_rank": dense,
                 "lexical_rank": lexical,
                 "fate": decision.fate,
@@ -71,6 +77,8 @@ def explanation_json(found: Explanation) -> dict[str, Any]:
         "trust": found.evidence.trust,
         **asdict(found.evidence),
         "words": found.words,
+        "reranker": found.reranked
+        and {"model": found.reranked.model, "read": len(found.reranked.scores), "cut": found.reranked.cut},
         "ranked": ranked,
     }
 

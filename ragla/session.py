@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ragla import models
 from ragla.config import Profile
-from ragla.errors import IndexUnusable
+from ragla.errors import IndexUnusable, UsageError
 from ragla.user_path import user_path
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ragla.decode.model import TargetModel
     from ragla.earlier import EarlierAnswers
     from ragla.retrieve.embed import SentenceEmbedder
+    from ragla.retrieve.rerank import CrossEncoderReranker
     from ragla.retrieve.retriever import Retriever
 
 INDEX_FOLDER = ".ragla"
@@ -73,7 +74,25 @@ def open_retriever(profile: Profile, index: Path) -> Retriever:
     """The index, ready to be searched. Raises IndexUnusable, ModelUnavailable."""
     from ragla.retrieve import Retriever
 
-    return Retriever.open(index, open_embedder(profile))
+    reranker = open_reranker(profile)
+    return Retriever.open(index, open_embedder(profile), reranker, profile.retrieve.rerank_depth)
+
+
+def open_reranker(profile: Profile) -> CrossEncoderReranker | None:
+    """The profile's reranker, if it names one. Raises ModelUnavailable, UsageError."""
+    settings = profile.retrieve
+    if settings.reranker is None:
+        return None
+    if settings.top_k > settings.rerank_depth:
+        raise UsageError(
+            f"retrieve.top_k is {settings.top_k}, but the reranker reads {settings.rerank_depth} passages",
+            f"-s retrieve.rerank_depth={settings.top_k}",
+        )
+    folder = models.locate(settings.reranker)
+    from ragla.retrieve.rerank import CrossEncoderReranker
+
+    device = profile.decode.device
+    return CrossEncoderReranker(folder, settings.reranker, None if device == "auto" else device)
 
 
 def open_target(profile: Profile) -> TargetModel:

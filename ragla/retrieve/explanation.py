@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ragla.retrieve.blend import Evidence, Parts
 from ragla.retrieve.fold import Decision
 from ragla.retrieve.passage import ScoredPassage
+from ragla.retrieve.rerank import Reranked
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,8 @@ class Explanation:
     """One search. ``words``: the question's tokens and their inverse document frequencies.
 
     ``by_cosine`` and ``by_bm25``: chunk ids as each search alone ranked them. ``parts`` and ``decisions``:
-    of every passage in the blend, best first. ``kept``: what the search returned.
+    of every passage in the blend, best first. ``kept``: what the search returned. ``reranked``: what a
+    reranker said of the first of the blend.
     """
 
     question: str
@@ -26,6 +28,7 @@ class Explanation:
     parts: list[Parts]
     kept: list[ScoredPassage]
     decisions: list[Decision]
+    reranked: Reranked | None = None
 
     def ranks(self, chunk_id: int) -> tuple[int | None, int | None]:
         """The passage's rank in each search alone, from 1; None where it was not among its first."""

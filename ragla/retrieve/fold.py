@@ -20,7 +20,7 @@ _WORTH_JOINING = 0.5  # of the hit's score; less is about something else
 _HEADINGS = re.compile(r"^#{1,6} .*$", re.MULTILINE)
 _NUMBER = re.compile(r"\d")
 
-Fate = Literal["kept", "copy", "joined", "below the floor", "past the last place"]
+Fate = Literal["kept", "copy", "joined", "below the floor", "past the last place", "not reranked"]
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class ScoredPassage:
     ``score`` blends the two others and is what a relevance floor is held against. ``dense`` is the cosine
     of question and passage, ``lexical`` how much of the question's weighty words the passage contains, and
     how well by BM25. ``copies`` are passages that say the same elsewhere, ``joined`` the ids of the
-    neighbours it was made of, its own among them.
+    neighbours it was made of, its own among them. ``reranked``: a reranker's score, which is then ``score``.
     """
 
     passage: Passage

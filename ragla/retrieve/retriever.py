@@ -19,17 +19,20 @@ from ragla.retrieve.dense import DenseIndex
 from ragla.retrieve.explanation import Explanation
 from ragla.retrieve.faults import database_errors
 from ragla.retrieve.filters import Filters
-from ragla.retrieve.fold import select
+from ragla.retrieve.fold import Decision, select
 from ragla.retrieve.lexical import best_matches, coverage, query_tokens, telling, word_weights
 from ragla.retrieve.passage import Passage, ScoredPassage
 from ragla.retrieve.reliability import Reading, reading_for, readings
+from ragla.retrieve.rerank import in_order, rerank
 from ragla.retrieve.store import Store
 
 if TYPE_CHECKING:
     from ragla.retrieve.embed import Embedder, Vectors
+    from ragla.retrieve.rerank import Reranker
 
 # How many passages each search hands to the blend.
 POOL = 50
+RERANKED = 20  # of them a reranker reads, unless told otherwise
 _FILES = """
 SELECT root, path, absolute, status, reason, id, (SELECT count(*) FROM chunks WHERE document_id = files.id)
 FROM files ORDER BY absolute
@@ -50,11 +53,22 @@ class FileState:
 
 
 class Retriever:
-    """Searches one index. Safe to use from several threads, which take turns."""
+    """Searches one index. Safe to use from several threads, which take turns.
 
-    def __init__(self, store: Store, embedder: Embedder) -> None:
+    A ``reranker`` orders the first ``rerank_depth`` passages of the blend; no others are found then.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        embedder: Embedder,
+        reranker: Reranker | None = None,
+        rerank_depth: int = RERANKED,
+    ) -> None:
         self._store = store
         self._embedder = embedder
+        self._reranker = reranker
+        self._rerank_depth = rerank_depth
         self._turn = threading.Lock()
         self._filters = Filters()
         self._state: tuple[int, int | None] | None = None
@@ -65,7 +79,13 @@ class Retriever:
             self._refresh()
 
     @classmethod
-    def open(cls, index_dir: Path, embedder: Embedder) -> Retriever:
+    def open(
+        cls,
+        index_dir: Path,
+        embedder: Embedder,
+        reranker: Reranker | None = None,
+        rerank_depth: int = RERANKED,
+    ) -> Retriever:
         """Open the index in ``index_dir``.
 
         Raises IndexUnusable when there is none, it is damaged, or it was made with another embedder.
@@ -73,7 +93,7 @@ class Retriever:
         store = Store.read(Path(index_dir))
         try:
             store.check_fingerprint(embedder.identity)
-            return cls(store, embedder)
+            return cls(store, embedder, reranker, rerank_depth)
         except BaseException:
             store.close()
             raise
@@ -140,12 +160,13 @@ class Retriever:
             covered = coverage(connection, weights, pool)
             parts = blend(pool, self._cosines(vector, pool), bm25, covered, evidence)
             passages = stored.passages(self._store, pool, self._labels)
-            ranked = [
-                ScoredPassage(passages[part.chunk_id], part.score, part.cosine, part.lexical)
-                for part in parts
-            ]
-            kept, decisions = select(ranked, top_k, floor, functools.cache(self._text))
-        return Explanation(query, floor, evidence, weights, nearest, matched, parts, kept, decisions)
+            again = None
+            if self._reranker is not None:
+                again = rerank(self._reranker, query, parts, passages, self._rerank_depth)
+            found, unread = in_order(parts, passages, again)
+            kept, decisions = select(found, top_k, floor, functools.cache(self._text))
+            decisions += [Decision(one, "not reranked") for one in unread]
+        return Explanation(query, floor, evidence, weights, nearest, matched, parts, kept, decisions, again)
 
     def rankings(self, found: Explanation) -> dict[str, list[Passage]]:
         """The passages of a search by each way of searching alone and by both, best first."""

@@ -9,7 +9,9 @@ from ragla.errors import UsageError
 from ragla.retrieve.fold import Decision, Fate
 from ragla.retrieve.retriever import POOL, FileState, Retriever
 
-_OUTCOMES: tuple[Fate, ...] = ("kept", "joined", "copy", "past the last place", "below the floor")
+_OUTCOMES: tuple[Fate, ...] = (
+    "kept", "joined", "copy", "past the last place", "below the floor", "not reranked",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,11 @@ def _fate(
         before = sum(one.fate == "kept" for one in decisions[:place])
         return f"{lines} came after the {top_k} places there are, with score {found.score:.2f}", (
             f"--top-k {max(before, top_k) + place - top_k}"
+        )
+    if best.fate == "not reranked":
+        read = sum(one.fate != "not reranked" for one in decisions)
+        return f"{lines} came to place {place}; the reranker reads the first {read}", (
+            f"-s retrieve.rerank_depth={place}"
         )
     if best.into is not None:
         into = next(one.found.passage for one in decisions if one.found.passage.id == best.into)
