@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragla import cli_watch
+from ragla import cli_dry_run, cli_rollback, cli_watch
+from ragla.errors import UsageError
 from ragla.flags import IndexFlag, JsonFlag, ProfileFlag, SetFlag, load_profile
 from ragla.terminal import errors, index_progress, print_json, show_notice
 
@@ -38,6 +39,12 @@ def index(
     follow: Annotated[
         bool, typer.Option("--watch", help="Go on: follow changes of the folders until Ctrl-C.")
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be read, dropped and skipped; write nothing.")
+    ] = False,
+    rollback: Annotated[
+        bool, typer.Option("--rollback", help="Back to the index of before the last change; again: forth.")
+    ] = False,
     device: Annotated[
         list[str] | None,
         typer.Option(help="Where to embed: cpu, cuda, cuda:1, mps; repeated: on all of them at once."),
@@ -52,18 +59,23 @@ def index(
     """
     from ragla import session
 
+    _check_flags(folders, {"--rollback": rollback, "--dry-run": dry_run, "--watch": follow}, rebuild)
+    if rollback:
+        cli_rollback.roll_back(index_path, as_json)
+        return
     loaded = load_profile(profile, settings, {"retrieve.device": ",".join(device) if device else None})
     if follow:
         cli_watch.check()
     roots, place = index_roots(folders, index_path)
-    embedder = session.open_embedder(loaded.profile)
-    from ragla import render
-    from ragla.earlier import forget_stale
     from ragla.retrieve import Selection, index_folders
 
     chosen = Selection(tuple(include or ()), tuple(exclude or ()), hidden, not no_ignore)
     # Without a folder and without a flag the folders are read as they were before.
     selection = chosen if folders or chosen != Selection() else None
+    if dry_run:
+        cli_dry_run.show(roots, place, loaded.profile, selection, retry, rebuild, as_json)
+        return
+    embedder = session.open_embedder(loaded.profile)
 
     def update(first: bool = True) -> IndexReport:
         with index_progress(quiet=as_json) as on_event:
@@ -77,6 +89,14 @@ def index(
             cli_watch.watch(roots, place, update, as_json=as_json)
         report = update()
     show_notice(embedder.notice)
+    _show(report, place, as_json)
+
+
+def _show(report: IndexReport, place: Path, as_json: bool) -> None:
+    """What a run did, and what came of it for earlier answers."""
+    from ragla import render
+    from ragla.earlier import forget_stale
+
     dropped, problem = forget_stale(place)
     if as_json:
         print_json(render.index_json(report, str(place)))
@@ -87,6 +107,18 @@ def index(
         count = render.counted(dropped, "earlier answer")
         errors().print(f"  dropped with its documents: {count}", soft_wrap=True)
     show_notice(problem)
+
+
+def _check_flags(folders: list[Path] | None, modes: dict[str, bool], rebuild: bool) -> None:
+    """Raise UsageError for flags that exclude each other."""
+    chosen = [name for name, is_on in modes.items() if is_on]
+    if len(chosen) > 1:
+        raise UsageError(f"{chosen[0]} and {chosen[1]} exclude each other", "give one of them")
+    if modes["--rollback"] and (folders or rebuild):
+        what = "folders" if folders else "--rebuild"
+        raise UsageError(
+            f"--rollback takes no {what}: it brings the whole index back", "ragla index --rollback"
+        )
 
 
 def index_roots(folders: list[Path] | None, index_path: str | None) -> tuple[list[Path], Path]:

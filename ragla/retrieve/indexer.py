@@ -45,7 +45,12 @@ class IndexReport:
 
 def fingerprint_of(settings: RetrieveSettings, embedder: Embedder) -> dict[str, str]:
     """What an index made with these settings can be used with."""
-    return embedder.identity | {
+    return embedder.identity | cutting_of(settings)
+
+
+def cutting_of(settings: RetrieveSettings) -> dict[str, str]:
+    """The part of it that says how documents are read and cut, which no embedder is needed for."""
+    return {
         "chunker": CHUNKER,
         "readers": READERS,
         "chunk_tokens": str(settings.chunk_tokens),

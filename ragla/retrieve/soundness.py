@@ -78,6 +78,12 @@ def document_problems(store: Store) -> Found:
         yield f"{count} passages belong to no text", str(store.database)
 
 
+def _is_unit(vector: bytes) -> bool:
+    """Whether a vector has length 1; or 0, which an embedder gives a text of which it knows no token."""
+    norm = float(np.linalg.norm(np.frombuffer(vector, "<f4")))
+    return norm == 0 or abs(norm - 1) < _NORM_TOLERANCE
+
+
 def orphans(store: Store) -> int:
     """Passages of documents that are not there."""
     query = "SELECT count(*) FROM chunks WHERE document_id NOT IN (SELECT id FROM documents)"
@@ -107,7 +113,7 @@ def _in_documents(store: Store) -> Iterator[tuple[int, str, str]]:
                 yield document_id, "a vector has changed on disk", where
             elif len(vector) != size:
                 yield document_id, "a vector has another size than the embedder's", where
-            elif not abs(float(np.linalg.norm(np.frombuffer(vector, "<f4"))) - 1) < _NORM_TOLERANCE:
+            elif not _is_unit(vector):
                 yield document_id, "a vector has not length 1", where
 
 

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import os
-import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from ragla.config import RetrieveSettings
-from ragla.errors import RaglaError
+from ragla.retrieve.changes import CLOCK_TICK_NS, file_bytes, gone, looks_as_known, unreadable
 from ragla.retrieve.chunk import Chunk, Chunker, embedded_text
-from ragla.retrieve.dense import DenseIndex, verified_bytes
+from ragla.retrieve.dense import Block, is_recorded, write_dense
 from ragla.retrieve.embed import Embedder, Vectors
 from ragla.retrieve.events import (
     BatchStored,
@@ -27,7 +24,7 @@ from ragla.retrieve.events import (
     OnEvent,
     PassagesEmbedded,
 )
-from ragla.retrieve.faults import disk_full
+from ragla.retrieve.faults import file_errors
 from ragla.retrieve.read import Document, NotIndexable, read_document
 from ragla.retrieve.reliability import measure
 from ragla.retrieve.rows import FileRecord, IndexedFile
@@ -38,12 +35,7 @@ from ragla.retrieve.walk import FoundFile, Unreached, walk
 # A batch is stored when it holds this many passages or files: what a kill can cost.
 _BATCH_PASSAGES = 256
 _BATCH_FILES = 200
-# Since the walk a file may have become a pipe, which is waited on for ever, or a link out of the folder.
-_OPENING = os.O_RDONLY
-for _flag in ("O_NONBLOCK", "O_NOFOLLOW", "O_BINARY", "O_CLOEXEC"):
-    _OPENING |= getattr(os, _flag, 0)
-# A file changed within a tick of its being read may look unchanged for ever after; such files are read again.
-_CLOCK_TICK_NS = 2_000_000_000
+_CLOCK_TICK_NS = CLOCK_TICK_NS
 
 
 @dataclass
@@ -112,33 +104,19 @@ class Update:
         return found, unreached
 
     def _drop_gone(self, folders: list[Path], found: list[FoundFile], unreached: list[Unreached]) -> None:
-        """Forget files that are no longer there; below a folder that cannot be read nobody knows."""
-        here = {str(file.absolute) for file in found} | {str(item.absolute) for item in unreached}
-        closed = [item.absolute for item in unreached if item.is_folder]
-        gone = [
-            absolute
-            for absolute in self._known
-            if absolute not in here and _below(absolute, folders) and not _below(absolute, closed)
-        ]
-        if not gone:
+        """Forget files that are no longer there."""
+        absent = gone(self._known, folders, found, unreached)
+        if not absent:
             return
-        self._store.remove(gone)
-        self.removed = len(gone)
-        for absolute in gone:
+        self._store.remove(absent)
+        self.removed = len(absent)
+        for absolute in absent:
             self._on_event(FileRemoved(absolute))
 
     def _is_as_known(self, file: FoundFile) -> bool:
-        """Count a file that looks as it did when it was read: as unchanged, or as skipped as before.
-
-        One that could not even be read tells nothing of itself, and is tried in every run.
-        """
+        """Count a file that looks as it did when it was read: as unchanged, or as skipped as before."""
         known = self._known.get(str(file.absolute))
-        if known is None or known.sha256 is None or (known.status == "skipped" and self._retry):
-            return False
-        same = (known.size, known.mtime_ns, known.ctime_ns, known.inode) == (
-            file.size, file.mtime_ns, file.ctime_ns, file.inode,
-        )  # fmt: skip
-        if not same or max(file.mtime_ns, file.ctime_ns) >= known.read_ns - _CLOCK_TICK_NS:
+        if known is None or not looks_as_known(file, known, self._retry, _CLOCK_TICK_NS):
             return False
         self._count_known(known)
         return True
@@ -154,13 +132,12 @@ class Update:
         record = _record(file)
         known = self._known.get(record.absolute)
         try:
-            raw = self._bytes(file)
+            raw = file_bytes(file, self._max_bytes)
         except OSError as error:
             # Its old passages stay: an unreachable share must not empty the index.
-            gone = isinstance(error, FileNotFoundError)
-            reason = "vanished before it was read" if gone else f"cannot be read: {error.strerror}"
+            reason = unreadable(error)
             self._skip(record.absolute, reason)
-            if known is None and not gone:
+            if known is None and not isinstance(error, FileNotFoundError):
                 self._pending.skipped.append(replace(record, status="skipped", reason=reason))
             return
         except NotIndexable as refused:
@@ -175,20 +152,6 @@ class Update:
                 self._count_known(known)
                 return
         self._cut(record, raw)
-
-    def _bytes(self, file: FoundFile) -> bytes:
-        """The content, of at most ``max_bytes`` even when the file grows meanwhile."""
-        raw = b""
-        if file.size <= self._max_bytes:
-            descriptor = os.open(file.absolute, _OPENING)
-            with os.fdopen(descriptor, "rb") as opened:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise NotIndexable("not a regular file")
-                raw = opened.read(self._max_bytes + 1)
-        size = max(file.size, len(raw))
-        if size > self._max_bytes:
-            raise NotIndexable(f"too large: {size:,} bytes, the limit is {self._max_bytes:,}")
-        return raw
 
     def _cut(self, record: FileRecord, raw: bytes) -> None:
         try:
@@ -252,27 +215,25 @@ class Update:
 
     def _write_dense(self) -> None:
         """Write the FAISS file anew when the passages changed since the last one."""
-        store, factory = self._store, self._settings.faiss_index
+        store, settings = self._store, self._settings
+        wanted = store.generation(), settings.faiss_index, settings.faiss_search
         record = store.dense_record()
-        generation = store.generation()
-        dimension = self._embedder.dimension
         if (
             record is not None
-            and (record.generation, record.factory) == (generation, factory)
-            and verified_bytes(store.dense_path, record) is not None
+            and (record.generation, record.factory, record.parameters) == wanted
+            and store.is_measured()
+            and is_recorded(store.dense_path, record)
         ):
             return
-        ids, vectors = store.vectors(dimension)
-        reliability = measure(store.connection, ids, vectors, self._embedder, store.reliability())
-        index = DenseIndex.build(ids, vectors, dimension, factory)
-        try:
-            store.record_dense(index.save(store.dense_path, generation, factory), reliability)
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise disk_full(store.database) from error
-            raise RaglaError(
-                f"{store.dense_path}: cannot be written: {error.strerror}", hint="run the same command again"
-            ) from error
+        dimension = self._embedder.dimension
+
+        def blocks() -> Iterator[Block]:
+            return store.vector_blocks(dimension)
+
+        reliability = measure(store.connection, blocks, self._embedder, store.reliability())
+        with file_errors(store.dense_path):
+            record = write_dense(store.dense_path, blocks, store.passage_count(), dimension, *wanted)
+        store.record_dense(record, reliability)
 
 
 def _record(file: FoundFile) -> FileRecord:
@@ -280,10 +241,6 @@ def _record(file: FoundFile) -> FileRecord:
         str(file.absolute), str(file.root), file.path, file.size, file.mtime_ns, file.ctime_ns, file.inode,
         time.time_ns(), None, "indexed", None,
     )  # fmt: skip
-
-
-def _below(absolute: str, folders: Iterable[Path]) -> bool:
-    return any(Path(absolute).is_relative_to(folder) for folder in folders)
 
 
 def _split(vectors: Vectors, pending: _Pending) -> Iterator[Vectors]:

@@ -14,7 +14,6 @@ from hashing_embedder import HashingEmbedder
 
 from ragla.config import RetrieveSettings
 from ragla.retrieve import IndexReport, index_folders
-from ragla.retrieve import update as update_module
 from ragla.retrieve.events import Event, FilesFound
 from ragla.retrieve.layout import current_database
 
@@ -193,7 +192,7 @@ def test_a_file_that_cannot_be_opened_is_tried_again_by_itself(
         return opening(path, *arguments, **options)
 
     with monkeypatch.context() as patch:
-        patch.setattr(update_module.os, "open", refuse)
+        patch.setattr(os, "open", refuse)
         for _ in range(2):
             assert reasons(run()) == {"denied.md": "cannot be read: Permission denied"}
     assert run().indexed == 1
