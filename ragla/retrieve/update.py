@@ -14,6 +14,7 @@ from ragla.config import RetrieveSettings
 from ragla.retrieve.changes import CLOCK_TICK_NS, file_bytes, gone, looks_as_known, unreadable
 from ragla.retrieve.chunk import Chunk, Chunker, embedded_text
 from ragla.retrieve.dense import Block, is_recorded, write_dense
+from ragla.retrieve.devices import device_names
 from ragla.retrieve.embed import Embedder, Vectors
 from ragla.retrieve.events import (
     BatchStored,
@@ -42,6 +43,7 @@ _CLOCK_TICK_NS = CLOCK_TICK_NS
 class _Pending:
     """Files read and cut, waiting to be embedded and stored."""
 
+    most: int
     files: list[tuple[FileRecord, Document, list[Chunk]]] = field(default_factory=list)
     skipped: list[FileRecord] = field(default_factory=list)
     touched: list[FileRecord] = field(default_factory=list)
@@ -53,7 +55,7 @@ class _Pending:
     @property
     def is_full(self) -> bool:
         passages = sum(len(chunks) for _, _, chunks in self.files)
-        return passages >= _BATCH_PASSAGES or self.count >= _BATCH_FILES
+        return passages >= self.most or self.count >= _BATCH_FILES
 
 
 class Update:
@@ -73,7 +75,9 @@ class Update:
         self._selections = selections
         self._retry = retry
         self._known = store.files()
-        self._pending = _Pending()
+        # each device has as much to do before the next is read, and progress is shown as often
+        self._batch_passages = _BATCH_PASSAGES * max(1, len(device_names(settings.device)))
+        self._pending = _Pending(self._batch_passages)
         self.embedded = 0
         self.indexed = self.unchanged = self.removed = 0
         self.skipped: list[tuple[str, str]] = []
@@ -183,7 +187,7 @@ class Update:
 
     def _flush(self) -> None:
         """Embed and store what is pending, in one transaction."""
-        pending, self._pending = self._pending, _Pending()
+        pending, self._pending = self._pending, _Pending(self._batch_passages)
         if not pending.count:
             return
         vectors = self._embed(pending)
@@ -203,12 +207,9 @@ class Update:
         ]
         parts = [np.zeros((0, self._embedder.dimension), dtype=np.float32)]
         # Sorted by length within a part, which the embedder does, and short enough to show progress.
-        for start in range(0, len(texts), _BATCH_PASSAGES):
-            parts.append(
-                self._embedder.encode_passages(
-                    texts[start : start + _BATCH_PASSAGES], self._settings.batch_size
-                )
-            )
+        for start in range(0, len(texts), self._batch_passages):
+            part = texts[start : start + self._batch_passages]
+            parts.append(self._embedder.encode_passages(part, self._settings.batch_size))
             self.embedded += len(parts[-1])
             self._on_event(PassagesEmbedded(self.embedded))
         return np.concatenate(parts)
