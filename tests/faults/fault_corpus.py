@@ -46,6 +46,11 @@ class Documents:
         """Names of the files there are."""
         return sorted(path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*.*"))
 
+    @property
+    def texts(self) -> dict[str, str]:
+        """Texts of the files there are."""
+        return {name: (self.folder / name).read_text(encoding="utf-8") for name in self.here}
+
     def write(self, name: str, paragraphs: int = 2) -> None:
         """Write a new version of a file. Its word, as ``word_of`` gives it, stands in every paragraph."""
         word = f"{Path(name).stem}v{sum(map(len, self.versions.values()))}"

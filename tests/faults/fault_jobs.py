@@ -20,16 +20,16 @@ from hashing_embedder import HashingEmbedder
 from ragla.config import RetrieveSettings
 from ragla.errors import RaglaError
 from ragla.retrieve import index_folders, update
-from ragla.retrieve.indexer import IndexReport
+from ragla.retrieve.generations import rollback
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run over ``folder``, in batches of ``batch_files``."""
+    """One run over ``folder``, in batches of ``batch_files``, or another verb that changes an index."""
 
     folder: Path
     index_dir: Path
-    rebuild: bool = False
+    verb: str = "update"  # update, rebuild, rollback
     batch_files: int = 3
 
 
@@ -46,7 +46,7 @@ class SystemFault:
 class Outcome:
     """How a job ended. ``error``: class, message and hint. ``trace`` only where it was not one line."""
 
-    report: IndexReport | None = None
+    report: object = None
     error: tuple[str, str, str | None] | None = None
     trace: str = ""
     seconds: float = 0.0
@@ -56,11 +56,13 @@ class Outcome:
 _ACTIONS = ("count", "fail once", "fail from", "kill", "torn")
 
 
-def perform(job: Job) -> IndexReport:
-    """The job itself."""
+def perform(job: Job) -> object:
+    """The job itself; what it reports."""
+    if job.verb == "rollback":
+        return rollback(job.index_dir)
     update._BATCH_FILES = job.batch_files
     return index_folders(
-        [job.folder], job.index_dir, RetrieveSettings(), HashingEmbedder(), rebuild=job.rebuild
+        [job.folder], job.index_dir, RetrieveSettings(), HashingEmbedder(), rebuild=job.verb == "rebuild"
     )
 
 

@@ -60,7 +60,7 @@ def _search(retriever: Retriever, texts: Texts, question: str) -> set[str]:
     return {f"{path} {min(numbers)}" for path, numbers in versions.items()}
 
 
-def write_when_told(pipe: Connection, folder: Path, index_dir: Path, rebuild: bool) -> None:
+def write_when_told(pipe: Connection, folder: Path, index_dir: Path, verb: str) -> None:
     """Begin to index at the moment the parent names; tell the class of the error, or "" for none."""
     from fault_jobs import Job, perform
 
@@ -68,7 +68,7 @@ def write_when_told(pipe: Connection, folder: Path, index_dir: Path, rebuild: bo
     moment = pipe.recv()
     time.sleep(max(0.0, moment - time.time()))
     try:
-        perform(Job(folder, index_dir, rebuild))
+        perform(Job(folder, index_dir, verb))
     except BaseException as error:
         pipe.send(type(error).__name__ if type(error).__name__ == "IndexLocked" else traceback.format_exc())
         return

@@ -27,10 +27,15 @@ from tests.conftest import EXAMPLES
 NAMES = st.sampled_from(
     [f"part{number % 2}/f{number}.{'md' if number % 3 else 'txt'}" for number in range(8)]
 )
+VERBS = st.sampled_from(["update", "rebuild"])
 
 
 class History(RuleBasedStateMachine):
-    """``stored``: what the last finished run found, by path, as ragla must hold it until the next."""
+    """``stored``: what the last finished run left, by path, as ragla must hold it until the next.
+
+    ``before``: what was stored before the run that changed it last; None where a run since did not finish,
+    or none changed anything.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,6 +43,8 @@ class History(RuleBasedStateMachine):
         self.index_dir = self.place / "index"
         self.documents = Documents(self.place / "docs", seed=41)
         self.stored: dict[str, str] = {}
+        self.before: dict[str, str] | None = None
+        self.is_interrupted = False
         self.reader: Retriever | None = None
 
     def teardown(self) -> None:
@@ -75,18 +82,31 @@ class History(RuleBasedStateMachine):
     def change_under_the_same_size_and_date(self, data: st.DataObject) -> None:
         self.documents.change_in_place(self.one(data))
 
-    @rule(rebuild=st.booleans())
-    def run_to_the_end(self, rebuild: bool) -> None:
-        self.run(rebuild)
+    @rule(verb=VERBS)
+    def run_to_the_end(self, verb: str) -> None:
+        self.run(verb)
 
-    @rule(call=st.integers(1, 130), rebuild=st.booleans())
-    def run_that_fails(self, call: int, rebuild: bool) -> None:
+    @precondition(lambda self: self.before is not None)
+    @rule()
+    def go_back(self) -> None:
+        perform(self.job("rollback"))
+        assert self.before is not None
+        self.stored, self.before = self.before, self.stored
+        assert stored_texts(self.index_dir) == self.stored
+        check_clean(self.index_dir)
+        for name in self.stored.keys() | set(self.documents.here):
+            self.documents.since.setdefault(name, set()).add(self.documents.texts.get(name))
+
+    @rule(call=st.integers(1, 130), verb=VERBS)
+    def run_that_fails(self, call: int, verb: str) -> None:
+        self.before, self.is_interrupted = None, True
         with suppress(RaglaError), failing(Calls(self.index_dir, call)):
-            self.perform(rebuild)
+            perform(self.job(verb))
 
-    @rule(share=st.floats(0, 1), rebuild=st.booleans())
-    def run_that_is_killed(self, share: float, rebuild: bool) -> None:
-        Child(Job(self.documents.folder, self.index_dir, rebuild, 2)).kill_after(share * 0.15)
+    @rule(share=st.floats(0, 1), verb=VERBS)
+    def run_that_is_killed(self, share: float, verb: str) -> None:
+        self.before, self.is_interrupted = None, True
+        Child(self.job(verb)).kill_after(share * 0.15)
 
     @rule()
     def open_anew(self) -> None:
@@ -112,15 +132,16 @@ class History(RuleBasedStateMachine):
     def one(self, data: st.DataObject) -> str:
         return data.draw(st.sampled_from(self.documents.here))
 
-    def perform(self, rebuild: bool) -> None:
-        perform(Job(self.documents.folder, self.index_dir, rebuild, 2))
+    def job(self, verb: str) -> Job:
+        return Job(self.documents.folder, self.index_dir, verb, 2)
 
-    def run(self, rebuild: bool = False) -> None:
+    def run(self, verb: str = "update") -> None:
         """A run to the end, and all that must hold after it."""
-        self.perform(rebuild)
-        self.stored = {
-            name: (self.documents.folder / name).read_text(encoding="utf-8") for name in self.documents.here
-        }
+        perform(self.job(verb))
+        old, self.stored = self.stored, self.documents.texts
+        if old and (verb == "rebuild" or old != self.stored):
+            self.before = None if self.is_interrupted else old
+        self.is_interrupted = False
         self.documents.since.clear()
         assert stored_texts(self.index_dir) == self.stored
         check_clean(self.index_dir)

@@ -25,8 +25,8 @@ def documents(tmp_path: Path) -> Documents:
     return made
 
 
-@pytest.mark.parametrize("rebuild", [False, True], ids=["update", "rebuild"])
-def test_two_writers_and_eight_readers(tmp_path: Path, documents: Documents, rebuild: bool) -> None:
+@pytest.mark.parametrize("verb", ["update", "rebuild"])
+def test_two_writers_and_eight_readers(tmp_path: Path, documents: Documents, verb: str) -> None:
     """Half of the readers keep the index open, half open it for every question."""
     index_dir = tmp_path / "index"
     assert finished(Job(documents.folder, index_dir)).report
@@ -44,7 +44,7 @@ def test_two_writers_and_eight_readers(tmp_path: Path, documents: Documents, reb
     for version in range(1, VERSIONS + 1):
         for name in names:
             (documents.folder / name).write_text(documents.versions[name][version], encoding="utf-8")
-        writers = [Process(write_when_told, documents.folder, index_dir, rebuild) for _ in range(2)]
+        writers = [Process(write_when_told, documents.folder, index_dir, verb) for _ in range(2)]
         moment = time.time() + 0.05
         for writer in writers:
             writer.pipe.send(moment)
@@ -66,7 +66,7 @@ def test_two_writers_and_eight_readers(tmp_path: Path, documents: Documents, reb
 def test_two_first_runs_at_once_make_one_index(tmp_path: Path, documents: Documents) -> None:
     for number in range(5):
         index_dir = tmp_path / f"index{number}"
-        writers = [Process(write_when_told, documents.folder, index_dir, False) for _ in range(3)]
+        writers = [Process(write_when_told, documents.folder, index_dir, "update") for _ in range(3)]
         for writer in writers:
             writer.pipe.send(time.time() + 0.05)
         outcomes = [writer.ended() for writer in writers]

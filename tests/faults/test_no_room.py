@@ -28,8 +28,8 @@ def documents(tmp_path: Path) -> Documents:
     return made
 
 
-@pytest.mark.parametrize("rebuild", [False, True], ids=["update", "rebuild"])
-def test_a_full_disk_costs_nothing_but_the_run(tmp_path: Path, documents: Documents, rebuild: bool) -> None:
+@pytest.mark.parametrize("verb", ["update", "rebuild"])
+def test_a_full_disk_costs_nothing_but_the_run(tmp_path: Path, documents: Documents, verb: str) -> None:
     """Full at once, or at some moment of the run."""
     kept = tmp_path / "kept"
     assert finished(Job(documents.folder, kept)).report
@@ -39,7 +39,7 @@ def test_a_full_disk_costs_nothing_but_the_run(tmp_path: Path, documents: Docume
         with small_disk(tmp_path / "disk", 2 * MIB) as disk:
             index_dir = shutil.copytree(kept, disk / "index")
             ballast = fill_up(disk, left << 10)
-            outcome = finished(Job(documents.folder, index_dir, rebuild))
+            outcome = finished(Job(documents.folder, index_dir, verb))
             assert not outcome.trace
             if outcome.report is None:
                 refused += 1

@@ -15,9 +15,9 @@ from python_faults import Calls, failing
 from ragla.errors import RaglaError
 
 
-@pytest.mark.parametrize("rebuild", [False, True], ids=["update", "rebuild"])
+@pytest.mark.parametrize("verb", ["update", "rebuild"])
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC], ids=["EIO", "ENOSPC"])
-def test_each_call_fails_once(tmp_path: Path, number: int, rebuild: bool) -> None:
+def test_each_call_fails_once(tmp_path: Path, number: int, verb: str) -> None:
     documents = Documents(tmp_path / "docs", seed=31)
     documents.fill(4)
     before, index_dir, twin = tmp_path / "before", tmp_path / "index", tmp_path / "twin"
@@ -26,7 +26,7 @@ def test_each_call_fails_once(tmp_path: Path, number: int, rebuild: bool) -> Non
     documents.change_some()
     shutil.copytree(before, twin)
     with failing(Calls(twin)) as clean:
-        perform(Job(documents.folder, twin, rebuild, 2))
+        perform(Job(documents.folder, twin, verb, 2))
     after = content(twin)
     assert {"BEGIN", "COMMIT", "INSERT", "fsync", "replace", "open"} <= set(clean.names)
     common = [at for at, name in enumerate(clean.names, 1) if name in ("SELECT", "INSERT", "DELETE")]
@@ -34,7 +34,7 @@ def test_each_call_fails_once(tmp_path: Path, number: int, rebuild: bool) -> Non
         shutil.copytree(before, index_dir)
         try:
             with failing(Calls(index_dir, call, number)):
-                perform(Job(documents.folder, index_dir, rebuild, 2))
+                perform(Job(documents.folder, index_dir, verb, 2))
         except RaglaError as error:
             told = (type(error).__name__, str(error), error.hint)
             assert is_one_line_with_a_command(told), f"{clean.names[call - 1]} {call}: {told}"

@@ -18,11 +18,16 @@ pytestmark = pytest.mark.usefixtures("system_faults")
 
 @dataclass(frozen=True)
 class Change:
-    """An index, what its folder has become since, and how an update without faults goes."""
+    """An index ``before`` a change, its texts before (``old``) and behind it (``new``), and how it goes.
+
+    ``after``: the content when it has also been brought up to date.
+    """
 
     documents: Documents
     before: Path
-    rebuild: bool
+    verb: str
+    old: dict[str, str]
+    new: dict[str, str]
     after: tuple[str, str]
     calls: str
 
@@ -33,7 +38,7 @@ class Change:
         return place
 
 
-@pytest.fixture(scope="module", params=["update", "rebuild", "first"])
+@pytest.fixture(scope="module", params=["update", "rebuild", "first", "rollback"])
 def change(
     request: pytest.FixtureRequest, children: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Change:
@@ -45,11 +50,16 @@ def change(
     if request.param != "first":
         finished(Job(documents.folder, before))
         documents.change_some()
+    if request.param == "rollback":
+        finished(Job(documents.folder, before))
+        documents.change_some()
+    verb = "update" if request.param == "first" else request.param
     shutil.copytree(before, place / "after")
-    job = Job(documents.folder, place / "after", rebuild=request.param == "rebuild", batch_files=2)
-    outcome = finished(job, SystemFault("count"))
+    outcome = finished(Job(documents.folder, place / "after", verb, 2), SystemFault("count"))
     assert outcome.report is not None
-    return Change(documents, before, job.rebuild, content(place / "after"), outcome.calls)
+    old, new = stored_texts(before) if request.param != "first" else {}, stored_texts(place / "after")
+    finished(Job(documents.folder, place / "after"))
+    return Change(documents, before, verb, old, new, content(place / "after"), outcome.calls)
 
 
 def chosen_calls(calls: str, every: int) -> list[int]:
@@ -61,14 +71,12 @@ def chosen_calls(calls: str, every: int) -> list[int]:
 
 def check_what_is_left(change: Change, index_dir: Path) -> None:
     """What was there is there still or newer; a run without faults ends as if nothing had been."""
-    documents = change.documents
-    old = stored_texts(change.before) if (change.before / "current").exists() else {}
+    documents, old, new = change.documents, change.old, change.new
     if (index_dir / "current").exists():
         texts = stored_texts(index_dir)
         check_answers(documents, index_dir)
-        for path, text in old.items():
-            now = documents.versions[path][-1] if path in documents.here else None
-            assert texts.get(path, now) in (text, now), f"{path} was lost"
+        for path in texts.keys() | old.keys():
+            assert texts.get(path) in (old.get(path), new.get(path)), path
     else:
         assert not old, "the index was lost"
     job = Job(documents.folder, index_dir, batch_files=2)
@@ -84,7 +92,7 @@ def test_a_call_that_fails_costs_a_line(change: Change, tmp_path: Path, number: 
         index_dir = change.index_in(tmp_path / "index")
         action = "fail from" if number == errno.ENOSPC else "fail once"
         outcome = finished(
-            Job(change.documents.folder, index_dir, change.rebuild, 2), SystemFault(action, call, number)
+            Job(change.documents.folder, index_dir, change.verb, 2), SystemFault(action, call, number)
         )
         assert not outcome.trace, f"call {call}: {outcome.trace}"
         if outcome.report is None:
@@ -97,6 +105,6 @@ def test_a_process_that_dies_in_a_call_loses_nothing(change: Change, tmp_path: P
     """Before the call, or with half of what it wrote."""
     for call in chosen_calls(change.calls, 6):
         index_dir = change.index_in(tmp_path / "index")
-        job = Job(change.documents.folder, index_dir, change.rebuild, 2)
+        job = Job(change.documents.folder, index_dir, change.verb, 2)
         assert Child(job, SystemFault(action, call)).outcome() is None
         check_what_is_left(change, index_dir)
