@@ -41,16 +41,19 @@ class RetrieveSettings(_Section):
         default=True, description="Keep the index of before the last change, to roll back to; on disk twice."
     )
     faiss_index: str = Field(default="Flat", description="faiss.index_factory string.")
+    faiss_search: str = Field(
+        default="", description="Its search parameters: nprobe=32, efSearch=256; empty: chosen for it."
+    )
     top_k: int = Field(default=4, ge=1, le=100, description="Passages handed to the prompt.")
-    relevance_floor: float = Field(
-        default=0.22,
-        ge=-1.0,
     reranker: str | None = Field(
         default=None, description="Cross-encoder that orders the first again: folder or hub id; null: none."
     )
     rerank_depth: int = Field(
         default=20, ge=1, le=100, description="How many of the first the reranker reads; no others are found."
     )
+    relevance_floor: float = Field(
+        default=0.22,
+        ge=-1.0,
         le=1.0,
         description="Passages scoring below are not relevant; none left: not answered.",
     )

@@ -4,18 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 
 def write_durably(path: Path, payload: bytes) -> None:
-    """Replace ``path`` by ``payload`` so that a crash leaves the old or the new file, whole.
+    """Replace ``path`` by ``payload``; see ``replacing``."""
+    with replacing(path) as file:
+        file.write(payload)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, which takes the place of ``path`` so that a crash leaves the old or the new, whole.
 
     Raises OSError (a full disk among others); the old file is then untouched.
     """
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
         with temporary.open("wb") as file:
-            file.write(payload)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)

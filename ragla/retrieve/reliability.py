@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ragla.retrieve.dense import Blocks
 from ragla.retrieve.embed import Embedder, Vectors
 from ragla.retrieve.lexical import is_cjk
 from ragla.retrieve.store import Store
@@ -33,12 +33,11 @@ _PRIOR = 16
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _TIE = 1e-6
 _LONG_ENOUGH = {"cjk": 12, "other": 30}  # characters
-_SAMPLED = """
-SELECT files.sha256, chunks.id, chunks.vector, substr(text, start + 1, "end" - start)
-FROM (SELECT id, sha256 FROM files WHERE status = 'indexed' ORDER BY sha256, path LIMIT ?) AS files
-JOIN documents ON documents.id = files.id JOIN chunks ON chunks.document_id = files.id
-ORDER BY files.sha256, chunks.start
+_DOCUMENTS_SAMPLED = """
+SELECT files.id, sha256, text FROM files JOIN documents ON documents.id = files.id
+WHERE status = 'indexed' ORDER BY sha256, path LIMIT ?
 """
+_PLACES = 'SELECT id, start, "end" FROM chunks WHERE document_id = ? ORDER BY start'
 
 
 @dataclass(frozen=True)
@@ -55,6 +54,15 @@ class Reading:
         return float(query @ self.total) / (self.passages + _PRIOR)
 
 
+@dataclass(frozen=True)
+class _Question:
+    """A sentence of a passage, asked for: vectors (dimension,) of the sentence and of its own passage."""
+
+    script: str
+    vector: Vectors
+    passage: Vectors
+
+
 def script(text: str) -> str:
     """``cjk`` or ``other``: what most of a text's letters are."""
     letters = [letter for letter in text if letter.isalnum()]
@@ -68,33 +76,27 @@ def reading_for(readings: dict[str, Reading], question: str) -> Reading | None:
     return readings.get(script(question)) or max(readings.values(), key=lambda one: one.passages)
 
 
-def measure(
-    connection: sqlite3.Connection, ids: NDArray[np.int64], vectors: Vectors, embedder: Embedder, before: str
-) -> str:
+def measure(connection: sqlite3.Connection, blocks: Blocks, embedder: Embedder, before: str) -> str:
     """What to store: readings of each script, as JSON. ``before``: what was stored; its probes are reused.
 
-    ``ids`` (n,) and ``vectors`` (n, dimension) are those of all passages.
+    ``blocks``: the ids and vectors of all passages.
     """
     old = json.loads(before or "{}").get("probes", {})
-    samples: dict[str, list[tuple[str, int, Vectors, str]]] = {}
-    for key, chunk_id, blob, text in sorted(_sample(connection)):
-        of_script = samples.setdefault(script(text), [])
-        if len(of_script) < _PASSAGES_A_SCRIPT:
-            of_script.append((key, chunk_id, np.frombuffer(blob, "<f4"), text))
     probes: dict[str, str] = {}
-    scripts = {}
-    for name, sampled in samples.items():
-        ranks = []
+    asked: list[_Question] = []
+    scripts: dict[str, dict[str, Any]] = {}
+    for name, sampled in _sample(connection).items():
+        vectors = _vectors(connection, [chunk_id for _, chunk_id, _ in sampled])
         for sentence, chunk_id in _sentences(name, sampled):
             key = hashlib.sha256(sentence.encode()).hexdigest()[:16]
             probes[key] = old.get(key) or embedder.encode_query(sentence).astype("<f4").tobytes().hex()
-            ranks.append(_reciprocal_rank(_vector(probes[key]), chunk_id, ids, vectors))
-        total = np.sum([vector for _, _, vector, _ in sampled], axis=0, dtype=np.float32)
-        scripts[name] = {
-            "total": total.astype("<f4").tobytes().hex(),
-            "passages": len(sampled),
-            "found_again": float(np.mean(ranks)) if len(ranks) >= _FEWEST else 1.0,
-        }
+            asked.append(_Question(name, _vector(probes[key]), vectors[chunk_id]))
+        total = np.sum(list(vectors.values()), axis=0, dtype=np.float32)
+        scripts[name] = {"total": total.astype("<f4").tobytes().hex(), "passages": len(sampled)}
+    ranks = _reciprocal_ranks(asked, blocks)
+    for name, one in scripts.items():
+        own = [rank for rank, question in zip(ranks, asked, strict=True) if question.script == name]
+        one["found_again"] = float(np.mean(own)) if len(own) >= _FEWEST else 1.0
     return json.dumps({"scripts": scripts, "probes": probes}, sort_keys=True)
 
 
@@ -107,16 +109,37 @@ def readings(store: Store) -> dict[str, Reading]:
     }
 
 
-def _sample(connection: sqlite3.Connection) -> Iterator[tuple[str, int, bytes, str]]:
-    """Passages of the documents with the smallest hashes, in an order that only their content decides."""
-    for sha256, chunk_id, blob, text in connection.execute(_SAMPLED, (_DOCUMENTS,)):
-        yield hashlib.sha256((sha256 + text).encode()).hexdigest(), chunk_id, blob, text
+_Sampled = tuple[str, int, str]  # a hash that orders it, chunk id, text
 
 
-def _sentences(name: str, sampled: Sequence[tuple[str, int, Vectors, str]]) -> Iterator[tuple[str, int]]:
+def _sample(connection: sqlite3.Connection) -> dict[str, list[_Sampled]]:
+    """By script, the passages with the smallest hashes, of the documents with the smallest hashes.
+
+    Only their content decides which, and in what order. One document at a time is in memory.
+    """
+    samples: dict[str, list[_Sampled]] = {}
+    for document_id, sha256, text in connection.execute(_DOCUMENTS_SAMPLED, (_DOCUMENTS,)):
+        for chunk_id, start, end in connection.execute(_PLACES, (document_id,)):
+            passage = text[start:end]
+            key = hashlib.sha256((sha256 + passage).encode()).hexdigest()
+            of_script = samples.setdefault(script(passage), [])
+            of_script.append((key, chunk_id, passage))
+            if len(of_script) == 2 * _PASSAGES_A_SCRIPT:
+                of_script.sort()
+                del of_script[_PASSAGES_A_SCRIPT:]
+    return {name: sorted(samples[name])[:_PASSAGES_A_SCRIPT] for name in sorted(samples)}
+
+
+def _vectors(connection: sqlite3.Connection, ids: Sequence[int]) -> dict[int, Vectors]:
+    """In the order of the ids, so that sums over them come out the same each time."""
+    query = "SELECT vector FROM chunks WHERE id = ?"
+    return {one: np.frombuffer(connection.execute(query, (one,)).fetchone()[0], "<f4") for one in ids}
+
+
+def _sentences(name: str, sampled: Sequence[_Sampled]) -> Iterator[tuple[str, int]]:
     """The middle sentence of the first passages that have one long enough, with the passage's id."""
     given = 0
-    for _, chunk_id, _, text in sampled:
+    for _, chunk_id, text in sampled:
         whole = [part.strip() for part in _SENTENCE_END.split(text)]
         long = [part for part in whole if len(part) >= _LONG_ENOUGH[name]]
         if len(long) < 2:  # a passage of one sentence finds itself, whatever the embedder
@@ -127,13 +150,18 @@ def _sentences(name: str, sampled: Sequence[tuple[str, int, Vectors, str]]) -> I
             return
 
 
-def _reciprocal_rank(query: Vectors, chunk_id: int, ids: NDArray[np.int64], vectors: Vectors) -> float:
-    """Of the passage among all; to an embedder that cannot tell two apart, either may come first."""
-    cosines = vectors @ query
-    own = cosines[int(np.searchsorted(ids, chunk_id))]
-    before = int(np.sum(cosines > own + _TIE))
-    alike = int(np.sum(np.abs(cosines - own) <= _TIE)) - 1
-    return 1 / (1 + before + alike / 2)
+def _reciprocal_ranks(asked: Sequence[_Question], blocks: Blocks) -> list[float]:
+    """Of each question's own passage among all; of two an embedder cannot tell apart, either may be first."""
+    if not asked:
+        return []
+    queries = np.stack([question.vector for question in asked])
+    own = np.array([question.vector @ question.passage for question in asked])
+    before, alike = np.zeros(len(asked), dtype=np.int64), np.full(len(asked), -1)
+    for _, vectors in blocks():
+        cosines = vectors @ queries.T
+        before += np.sum(cosines > own + _TIE, axis=0)
+        alike += np.sum(np.abs(cosines - own) <= _TIE, axis=0)
+    return [float(rank) for rank in 1 / (1 + before + np.maximum(alike, 0) / 2)]
 
 
 def _vector(spelled: str) -> Vectors:

@@ -15,7 +15,7 @@ import numpy as np
 from ragla.errors import IndexUnusable
 from ragla.retrieve import stored
 from ragla.retrieve.blend import Evidence, blend
-from ragla.retrieve.dense import DenseIndex
+from ragla.retrieve.dense import FLAT, DenseIndex
 from ragla.retrieve.explanation import Explanation
 from ragla.retrieve.faults import database_errors
 from ragla.retrieve.filters import Filters
@@ -237,10 +237,12 @@ class Retriever:
         return [int(row[0]) for row in rows]
 
     def _nearest(self, vector: Vectors, limit: int, among: list[int] | None) -> list[int]:
-        """Chunk ids by cosine, best first; among few, all are compared where the FAISS index would not."""
-        if among is None or self._dense.is_exact:
+        """Chunk ids by cosine, best first; compared one by one where the FAISS index would miss some."""
+        if self._dense.is_exact or (among is None and limit < self._dense.count):
             chosen = None if among is None else np.array(among, dtype=np.int64)
             return [chunk_id for chunk_id, _ in self._dense.search(vector, limit, chosen)]
+        if among is None:
+            among = [int(row[0]) for row in self._store.connection.execute("SELECT id FROM chunks")]
         cosines = self._cosines(vector, among)
         return sorted(cosines, key=lambda chunk_id: (-cosines[chunk_id], chunk_id))[:limit]
 
@@ -258,8 +260,8 @@ def load_dense(store: Store, dimension: int) -> DenseIndex:
         loaded = DenseIndex.load(store.dense_path, record)
         if loaded is not None:
             return loaded
-    ids, vectors = store.vectors(dimension)
-    return DenseIndex.build(ids, vectors, dimension, record.factory if record else "Flat")
+    made = (record.factory, record.parameters) if record else (FLAT, "")
+    return DenseIndex.build(lambda: store.vector_blocks(dimension), store.passage_count(), dimension, *made)
 
 
 def root_labels(roots: list[str]) -> dict[str, str]:
