@@ -7,18 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ragla.retrieve.decoding import neutralise
+from ragla.retrieve.page_frame import frame_of
 from ragla.retrieve.tables import pipe_table
 
 if TYPE_CHECKING:
     from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 _DROPPED = ["script", "style", "noscript", "template", "svg", "iframe", "select", "button", "head"]
-# What stands around the text of every page: by its role, or as DocBook, Sphinx, Texinfo and Doxygen call it.
-_FRAME = (
-    "nav, [role=navigation], [role=search], [role=contentinfo], .navheader, .navfooter, .sphinxsidebar, "
-    ".headerlink, .nav-panel, .navpath, .breadcrumb, .breadcrumbs"
-)
-_WHOLE = ("html", "body", "main", "article")  # a page that calls itself navigation is read all the same
 _BLOCKS = frozenset(
     {
         "address", "article", "aside", "blockquote", "body", "dd", "div", "dl", "dt", "fieldset",
@@ -43,9 +38,9 @@ _SPACE = re.compile(r"[ \t\r\n\f\v]+")
 
 
 def html_to_markdown(source: str) -> str:
-    """The readable text of a page; scripts, styles and navigation are dropped.
+    """The readable text of a page; scripts, styles, navigation and lists of links to pages beside it go.
 
-    Navigation stays where there is nothing else. The page's title becomes its first heading unless it has a
+    They stay where there is nothing else. The page's title becomes its first heading unless it has a
     first-level heading of its own, or begins with one that says the same.
     """
     if source.lstrip("\ufeff \t\r\n").startswith("<?xml"):
@@ -64,8 +59,7 @@ def _page(source: str, framed: bool) -> tuple[str, str]:
     node = tree.css_first("title")
     title = "" if node is None or tree.css_first("h1") is not None else _line(node.text())
     tree.strip_tags(_DROPPED)
-    frame = frozenset(part.mem_id for part in tree.css(_FRAME) if part.tag not in _WHOLE)
-    writer = _Writer(_layout_tables(tree), frozenset() if framed else frame)
+    writer = _Writer(_layout_tables(tree), frozenset() if framed else frame_of(tree))
     if tree.body is not None:
         writer.write(tree.body)
     body = writer.text()

@@ -22,7 +22,7 @@ __all__ = ["MAX_BYTES", "READERS", "Document", "Kind", "NotIndexable", "read_doc
 
 MAX_BYTES = 50_000_000
 # Part of the fingerprint: raise it when the same file would be read as another text.
-READERS = "3"
+READERS = "4"
 
 # Format to (module, function of the bytes); imported when the first such file is met.
 _READERS = {

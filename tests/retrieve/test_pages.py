@@ -47,6 +47,33 @@ def test_a_page_that_is_nothing_but_navigation_is_read_all_the_same() -> None:
     assert html_to_markdown('<body class="navheader"><p>kept') == "kept\n"
 
 
+def _list(count: int, href: str, said: str = "") -> str:
+    return (
+        "<ul>"
+        + "".join(f'<li><a href="{href}{at}.html">Page {at}</a>{said}' for at in range(count))
+        + "</ul>"
+    )
+
+
+def test_a_long_list_of_links_to_pages_beside_it_is_navigation() -> None:
+    nested = f"<dl><dt>Part<dd>{_list(12, 'part/')}</dl>"
+    for directory in (_list(12, "page"), _list(12, "#"), nested):
+        assert html_to_markdown(f"<h1>One</h1>{directory}<p>text") == "# One\n\ntext\n"
+
+
+@pytest.mark.parametrize(
+    ("count", "href", "said"),
+    [(9, "page", ""), (12, "https://example.org/", ""), (12, "page", ", which says what this page is for")],
+)
+def test_lists_that_say_something_stay(count: int, href: str, said: str) -> None:
+    read = html_to_markdown(f"<h1>One</h1>{_list(count, href, said)}<p>text")
+    assert [f"- Page {at}{said}" for at in range(count)] == read.split("\n")[2 : 2 + count]
+
+
+def test_a_page_of_links_alone_is_read() -> None:
+    assert html_to_markdown(_list(20, "page")).count("- Page") == 20
+
+
 def test_another_title_than_the_first_heading_stays() -> None:
     assert html_to_markdown("<title>Book: One</title><h2>One</h2>") == "# Book: One\n\n## One\n"
     assert html_to_markdown("<title>One</title><h2>Zero</h2><h2>One</h2>") == "# One\n\n## Zero\n\n## One\n"
