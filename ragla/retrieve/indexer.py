@@ -18,7 +18,7 @@ from ragla.retrieve.faults import database_errors
 from ragla.retrieve.generations import Changes, Rebuild, find_generations
 from ragla.retrieve.layout import databases, generations, next_database, point_to, sweep, writing
 from ragla.retrieve.read import MAX_BYTES, READERS
-from ragla.retrieve.selection import EVERYTHING, Selection, remember, selections
+from ragla.retrieve.selection import Selection, remember, selected, selections
 from ragla.retrieve.store import Store
 from ragla.retrieve.update import Update
 from ragla.retrieve.walk import resolve_roots
@@ -124,7 +124,7 @@ def index_folders(
             if rebuilding is None:
                 store.before_change = changes.begin
             made = _made_selections(index_dir) if rebuilding else selections(store)
-            chosen = _selections(made or {}, folders, selection)
+            chosen = selected(made or {}, folders, selection)
             if chosen != selections(store):
                 remember(store, chosen)
             update = Update(store, chunker, embedder, settings, on_event, max_bytes, chosen, retry)
@@ -134,6 +134,11 @@ def index_folders(
             if rebuilding is not None:
                 rebuilding.finish(settings.keep_previous)
         sweep(index_dir)
+    update.remarks += [
+        (str(root), f"{len(one.removed)} paths in it were removed and stay out: ragla remove --list")
+        for root, one in chosen.items()
+        if root in folders and one.removed
+    ]
     if made is None:
         update.remarks.append((str(index_dir), _FORGOTTEN))
     return IndexReport(
@@ -159,15 +164,6 @@ def _made_selections(index_dir: Path) -> dict[Path, Selection] | None:
         return selections(store)
     finally:
         store.close()
-
-
-def _selections(
-    made: dict[Path, Selection], folders: Sequence[Path], selection: Selection | None
-) -> dict[Path, Selection]:
-    """The selections of all folders of the index that do not want everything, with those now chosen."""
-    if selection is not None:
-        made = made | dict.fromkeys(folders, selection)
-    return {root: chosen for root, chosen in made.items() if chosen != EVERYTHING}
 
 
 def _open(index_dir: Path, fingerprint: dict[str, str]) -> Store:

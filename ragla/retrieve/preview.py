@@ -15,7 +15,7 @@ from ragla.retrieve.generations import no_current
 from ragla.retrieve.layout import databases, generations
 from ragla.retrieve.read import MAX_BYTES, NotIndexable, read_document
 from ragla.retrieve.rows import FileRecord
-from ragla.retrieve.selection import Selection, selections
+from ragla.retrieve.selection import Selection, selected, selections
 from ragla.retrieve.store import Store
 from ragla.retrieve.walk import FoundFile, Unreached, resolve_roots, walk
 
@@ -51,9 +51,7 @@ def preview(
     folders = resolve_roots(roots)
     index_dir = Path(index_dir).resolve()
     made = _made(index_dir, fingerprint, rebuild)
-    chosen = dict(made.selections)
-    if selection is not None:
-        chosen |= dict.fromkeys(folders, selection)
+    chosen = selected(made.selections, folders, selection)
     found: list[FoundFile] = []
     unreached: list[Unreached] = []
     for item in walk(folders, index_dir, chosen):

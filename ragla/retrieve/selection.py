@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +26,14 @@ class Selection:
 
     ``include``: when there are any, files that match none are left out. ``exclude``: files and folders left
     out. ``hidden``: names that begin with a dot too. ``ignore``: heed .gitignore and .raglaignore.
+    ``removed``: paths, not patterns, that were taken out of the index; with all that is below them.
     """
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     hidden: bool = False
     ignore: bool = True
+    removed: tuple[str, ...] = ()
 
     def spec(self, patterns: Sequence[str]) -> GitIgnoreSpec | None:
         """The patterns ready to be matched. Raises UsageError for one that makes no sense."""
@@ -56,7 +58,22 @@ def selections(store: Store) -> dict[Path, Selection]:
 
 
 def _selection(made: dict[str, Any]) -> Selection:
-    return Selection(tuple(made["include"]), tuple(made["exclude"]), made["hidden"], made["ignore"])
+    removed = tuple(made.get("removed", ()))  # which earlier versions did not know
+    return Selection(tuple(made["include"]), tuple(made["exclude"]), made["hidden"], made["ignore"], removed)
+
+
+def selected(
+    made: Mapping[Path, Selection], folders: Sequence[Path], selection: Selection | None
+) -> dict[Path, Selection]:
+    """What all folders are to be indexed with, where that is not the default: as before, but for ``folders``.
+
+    ``selection``: what is now chosen for these, None: what was. What was removed stays out.
+    """
+    chosen = dict(made)
+    if selection is not None:
+        for folder in folders:
+            chosen[folder] = replace(selection, removed=made.get(folder, EVERYTHING).removed)
+    return {root: one for root, one in chosen.items() if one != EVERYTHING}
 
 
 def remember(store: Store, made: Mapping[Path, Selection]) -> None:

@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from pathspec import GitIgnoreSpec
 
@@ -121,6 +121,7 @@ class _Walk:
     selection: Selection = EVERYTHING
     included: GitIgnoreSpec | None = None
     left_out: GitIgnoreSpec | None = None
+    removed: frozenset[str] = frozenset()
 
     def select(self, selection: Selection) -> None:
         """Walk the next root with this selection."""
@@ -128,6 +129,7 @@ class _Walk:
         self.folders_seen.clear()  # what another root's selection left out may be in this one's
         self.included = selection.spec(selection.include)
         self.left_out = selection.spec(selection.exclude)
+        self.removed = frozenset(selection.removed)
 
     def folder(self, root: Path, start: Path, rules: Rules) -> Iterator[FoundFile | Unreached]:
         pending = [(start, rules)]
@@ -190,6 +192,8 @@ class _Walk:
         relative = path.relative_to(root).as_posix() + ("/" if is_folder else "")
         if self.left_out is not None and self.left_out.check_file(relative).include:
             return True
+        if self.removed and not self.removed.isdisjoint(map(str, _and_above(relative))):
+            return True
         if is_folder or self.included is None:
             return False
         return not self.included.check_file(relative).include
@@ -234,6 +238,13 @@ class _Walk:
         if not _NEVER.isdisjoint(target.relative_to(root).parts):
             return Unreached(link, "link leads into what a tool keeps for itself")
         return target
+
+
+def _and_above(relative: str) -> Iterator[PurePosixPath]:
+    """A path and the folders above it."""
+    path = PurePosixPath(relative)
+    yield path
+    yield from path.parents
 
 
 def _is_unicode(name: str) -> bool:
