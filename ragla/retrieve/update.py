@@ -34,7 +34,7 @@ from ragla.retrieve.store import Store
 from ragla.retrieve.walk import FoundFile, Unreached, walk
 
 # A batch is stored when it holds this many passages or files: what a kill can cost.
-_BATCH_PASSAGES = 256
+BATCH_PASSAGES = 256
 _BATCH_FILES = 200
 _CLOCK_TICK_NS = CLOCK_TICK_NS
 
@@ -76,7 +76,7 @@ class Update:
         self._retry = retry
         self._known = store.files()
         # each device has as much to do before the next is read, and progress is shown as often
-        self._batch_passages = _BATCH_PASSAGES * max(1, len(device_names(settings.device)))
+        self._batch_passages = BATCH_PASSAGES * max(1, len(device_names(settings.device)))
         self._pending = _Pending(self._batch_passages)
         self.embedded = 0
         self.indexed = self.unchanged = self.removed = 0
