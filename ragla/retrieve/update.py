@@ -75,8 +75,9 @@ class Update:
         self._selections = selections
         self._retry = retry
         self._known = store.files()
-        # each device has as much to do before the next is read, and progress is shown as often
-        self._batch_passages = BATCH_PASSAGES * max(1, len(device_names(settings.device)))
+        # each device has several batches to sort and to do before the next files are read
+        devices = max(1, len(device_names(settings.device)))
+        self._batch_passages = max(BATCH_PASSAGES, 4 * settings.batch_size) * devices
         self._pending = _Pending(self._batch_passages)
         self.embedded = 0
         self.indexed = self.unchanged = self.removed = 0

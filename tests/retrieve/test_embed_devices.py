@@ -7,15 +7,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hashing_embedder import HashingEmbedder
 from tiny_embedder import save_tiny_embedder
 
+from ragla.config import RetrieveSettings
 from ragla.errors import RaglaError, UsageError
-from ragla.retrieve import SentenceEmbedder
+from ragla.retrieve import SentenceEmbedder, index_folders
 from ragla.retrieve.devices import check_devices, device_names
 
 TEXTS = [" ".join(["boats", "a trains", "query"][: number % 3 + 1]) for number in range(40)]
@@ -65,6 +67,27 @@ def test_a_device_that_is_not_there_is_one_line(name: str) -> None:
         check_devices(["cpu", name])
     assert "\n" not in str(caught.value)
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("device", "batch_size", "window"), [("auto", 32, 256), (("cpu", "cpu"), 32, 512), ("cpu", 100, 400)]
+)
+def test_windows_grow_with_devices_and_batches(
+    tmp_path: Path, device: str | tuple[str, ...], batch_size: int, window: int
+) -> None:
+    sizes: list[int] = []
+
+    class Counting(HashingEmbedder):
+        def encode_passages(self, texts: Sequence[str], batch_size: int = 32) -> np.ndarray:
+            sizes.append(len(texts))
+            return super().encode_passages(texts, batch_size)
+
+    (tmp_path / "docs").mkdir()
+    chapters = "".join(f"# Chapter {number}\n\nText {number}.\n\n" for number in range(600))
+    (tmp_path / "docs" / "book.md").write_text(chapters)
+    settings = RetrieveSettings(device=device, batch_size=batch_size)
+    index_folders([tmp_path / "docs"], tmp_path / "index", settings, Counting())
+    assert (max(sizes), sum(sizes)) == (window, 600)
 
 
 def test_several_processes_embed_as_one_does_and_stop(model_folder: Path) -> None:
