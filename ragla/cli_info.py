@@ -3,35 +3,66 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragla.flags import IndexFlag, JsonFlag
-from ragla.terminal import output, print_json
+from ragla.errors import UsageError
+from ragla.flags import IndexFlag, JsonFlag, ProfileFlag, SetFlag, load_profile
+from ragla.terminal import output, print_json, status
+
+if TYPE_CHECKING:
+    from ragla.config import RetrieveSettings
+    from ragla.retrieve.advice import Advice
+    from ragla.retrieve.dense_trial import Trial
 
 
 def info(
     index_path: IndexFlag = None,
+    profile: ProfileFlag = None,
+    settings: SetFlag = None,
     skipped: Annotated[
         bool, typer.Option("--skipped", help="List each skipped file with its reason.")
+    ] = False,
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Try the advised FAISS index, or the one set, on a sample.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Say what the index holds: folders, types, what was skipped, sizes, and what it was made with.
 
-    [bold]ragla info --skipped[/]
+    [bold]ragla info --measure -s retrieve.faiss_index=HNSW32[/]
     """
     from ragla import render_info, session
     from ragla.memory import free_mebibytes
     from ragla.retrieve.advice import advise
     from ragla.retrieve.statistics import index_statistics
 
-    found = index_statistics(session.find_index(index_path, Path.cwd()))
+    loaded = load_profile(profile, settings)
+    place = session.find_index(index_path, Path.cwd())
+    found = index_statistics(place)
     dimension = int(found.made_with.get("dimension", 0))
     advice = advise(found.passages, dimension, free_mebibytes())
+    trial = _trial(place, loaded.profile.retrieve, advice, quiet=as_json) if measure else None
     if as_json:
-        print_json(render_info.info_json(found, advice))
+        print_json(render_info.info_json(found, advice, trial))
         return
-    for line in render_info.info_lines(found, advice, skipped=skipped):
+    for line in render_info.info_lines(found, advice, trial, skipped=skipped):
         output().print(line, soft_wrap=True)
+
+
+def _trial(place: Path, wanted: RetrieveSettings, advice: Advice, quiet: bool) -> Trial:
+    """Of the index that is set where it is not flat, else of the advised one."""
+    from ragla.retrieve.advice import on_sample
+    from ragla.retrieve.dense_trial import SAMPLE, try_factory
+
+    factory, parameters = wanted.faiss_index, wanted.faiss_search
+    if factory == "Flat":
+        factory, parameters = on_sample(advice.factory, SAMPLE), ""
+    if factory == "Flat":
+        raise UsageError(
+            f"there is nothing to try: Flat is {advice.reason}",
+            "try another: ragla info --measure -s retrieve.faiss_index=HNSW32",
+        )
+    with status(f"trying {factory}", quiet=quiet):
+        return try_factory(place, factory, parameters)

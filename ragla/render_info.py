@@ -12,6 +12,7 @@ from ragla.render import counted, one_line
 
 if TYPE_CHECKING:
     from ragla.retrieve.advice import Advice
+    from ragla.retrieve.dense_trial import Trial
     from ragla.retrieve.selection import Selection
     from ragla.retrieve.statistics import DenseStatistics, IndexStatistics
 
@@ -20,7 +21,9 @@ REASONS_SHOWN = 8
 LABEL = 10  # columns
 
 
-def info_lines(found: IndexStatistics, advice: Advice, *, skipped: bool) -> Iterable[Text]:
+def info_lines(
+    found: IndexStatistics, advice: Advice, trial: Trial | None, *, skipped: bool
+) -> Iterable[Text]:
     """An index on a few lines; ``skipped``: each skipped file and why, behind them."""
     files = counted(found.indexed_files, "document")
     changed = found.changed_at.astimezone().strftime("%Y-%m-%d %H:%M") if found.changed_at else "never"
@@ -44,6 +47,8 @@ def info_lines(found: IndexStatistics, advice: Advice, *, skipped: bool) -> Iter
         yield _line("", "an earlier ragla read the documents: ragla index --rebuild FOLDER", "yellow")
     yield _line("vectors", _dense(found.dense, found.passages), "" if found.dense.is_current else "yellow")
     yield _line("", _advice(found.dense, advice))
+    if trial is not None:
+        yield _line("tried", _trial(trial))
     sizes = ", ".join(f"{part} {megabytes(size)}" for part, size in found.bytes.items() if size)
     yield _line("on disk", f"{megabytes(sum(found.bytes.values()))}: {sizes}")
     yield _line("changed", f"{changed}, generation {found.generation}, schema {found.schema}")
@@ -52,7 +57,7 @@ def info_lines(found: IndexStatistics, advice: Advice, *, skipped: bool) -> Iter
             yield Text(f"skipped: {one_line(path)}: {one_line(reason)}", style="yellow")
 
 
-def info_json(found: IndexStatistics, advice: Advice) -> dict[str, Any]:
+def info_json(found: IndexStatistics, advice: Advice, trial: Trial | None) -> dict[str, Any]:
     """``ragla info --json``; every skipped file is in it."""
     return {
         "schema": "ragla.info/1",
@@ -75,6 +80,7 @@ def info_json(found: IndexStatistics, advice: Advice) -> dict[str, Any]:
             "current": found.dense.is_current,
         },
         "advice": asdict(advice),
+        "trial": asdict(trial) if trial else None,
     }
 
 
@@ -130,3 +136,12 @@ def _advice(dense: DenseStatistics, advice: Advice) -> str:
     if present == advice.factory:
         return f"{present} is {advice.reason}" if advice.factory == "Flat" else advice.reason
     return f"better: -s retrieve.faiss_index={advice.factory}: {advice.reason}"
+
+
+def _trial(trial: Trial) -> str:
+    set_to = f" with {trial.parameters}" if trial.parameters else ""
+    return (
+        f"{trial.factory}{set_to} on {trial.sample:,} of {trial.passages:,} passages: recall@10 "
+        f"{trial.recall:.3f}, {trial.ms:.2f} ms a search (Flat 1.000, {trial.flat_ms:.2f} ms), "
+        f"built in {trial.seconds:.1f} s"
+    )

@@ -39,6 +39,23 @@ def test_no_index_ends_with_the_command_that_makes_one(ragla: Ragla, tmp_path: P
     assert "ragla index FOLDER" in result.stderr
 
 
+def test_an_index_is_tried_where_there_is_one_to_try(ragla: Ragla, world: World, tmp_path: Path) -> None:
+    docs, index = tmp_path / "docs", tmp_path / "index"
+    docs.mkdir()
+    for number in range(30):
+        (docs / f"{number}.txt").write_text(
+            f"Hotel {number} in Paris is limit {number * 7}.\n", encoding="utf-8"
+        )
+    flags = ["--index", str(index), "--profile", str(world.profile)]
+    assert ragla("index", docs, *flags).exit_code == 0
+    refused = ragla("info", "--measure", *flags)
+    assert refused.exit_code == 2
+    assert "ragla info --measure -s retrieve.faiss_index=HNSW32" in refused.stderr
+    hnsw = ["--measure", "-s", "retrieve.faiss_index=HNSW8", *flags]
+    assert "HNSW8 on " in ragla("info", *hnsw).stdout
+    assert 0 <= document(ragla("info", *hnsw, "--json"))["trial"]["recall"] <= 1
+
+
 def test_nothing_heavy_is_loaded(world: World) -> None:
     script = (
         f"import sys; sys.argv = ['ragla', 'info', '--index', {str(world.index)!r}]\n"

@@ -13,6 +13,7 @@ from ragla.config import RetrieveSettings
 from ragla.errors import UsageError
 from ragla.retrieve import Retriever
 from ragla.retrieve.dense import Blocks, DenseIndex, check_factory
+from ragla.retrieve.dense_trial import try_factory
 from ragla.retrieve.filters import Filters
 from ragla.retrieve.statistics import index_statistics
 
@@ -159,6 +160,24 @@ def test_another_factory_or_parameter_writes_the_file_alone(
         assert after.generation == before.generation
         assert after.dense.is_current
     assert len(embedder.texts) == embedded
+
+
+def test_an_index_is_tried_on_a_sample(many: Path, tmp_path: Path, index: Callable[..., object]) -> None:
+    index([many])
+    trial = try_factory(tmp_path / "index", "IVF4,Flat", "nprobe=4", sample=100, asked=25)
+    assert (trial.factory, trial.parameters, trial.passages) == ("IVF4,Flat", "nprobe=4", 300)
+    assert 50 < trial.sample <= 100
+    assert trial.recall == 1.0  # all lists are looked at
+    assert try_factory(tmp_path / "index", "IVF64,Flat", "nprobe=1", 100, 25).recall < 0.9
+    assert trial.ms > 0
+    with pytest.raises(UsageError, match="10,000"):
+        try_factory(tmp_path / "index", "IVF10000,Flat")
+
+
+def test_too_few_passages_to_try_on_are_said(tmp_path: Path, index: Callable[..., object]) -> None:
+    index()
+    with pytest.raises(UsageError, match="3 passages are too few"):
+        try_factory(tmp_path / "index", "HNSW8")
 
 
 def test_a_lost_file_is_searched_as_it_was_made(

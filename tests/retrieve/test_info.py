@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ragla.errors import IndexUnusable
-from ragla.retrieve.advice import advise
+from ragla.retrieve.advice import advise, on_sample
 from ragla.retrieve.selection import Selection
 from ragla.retrieve.statistics import IndexStatistics, index_statistics
 
@@ -103,3 +103,8 @@ def test_a_large_index_is_advised_inverted_lists_and_8_bit_when_memory_is_short(
     tight = advise(1_000_000, 384, 4_000)
     assert tight.factory == "IVF4096,SQ8"
     assert tight.mebibytes == roomy.mebibytes / 4
+
+
+def test_a_sample_gets_as_many_lists_as_suit_it() -> None:
+    assert on_sample("IVF4096,SQ8", 65_536) == "IVF1024,SQ8"
+    assert on_sample("Flat", 65_536) == "Flat"
