@@ -68,6 +68,7 @@ def index(
         cli_watch.check()
     roots, place = index_roots(folders, index_path)
     from ragla.retrieve import Selection, index_folders
+    from ragla.retrieve.generations import Sitting
 
     chosen = Selection(tuple(include or ()), tuple(exclude or ()), hidden, not no_ignore)
     # Without a folder and without a flag the folders are read as they were before.
@@ -77,11 +78,14 @@ def index(
         return
     embedder = session.open_embedder(loaded.profile)
 
+    sitting = Sitting()
+
     def update(first: bool = True) -> IndexReport:
         with index_progress(quiet=as_json) as on_event:
             return index_folders(
                 roots, place, loaded.profile.retrieve, embedder, on_event,
                 rebuild=rebuild and first, selection=selection if first else None, retry=retry and first,
+                sitting=sitting,
             )  # fmt: skip
 
     with closing(embedder):

@@ -49,12 +49,21 @@ class RolledBack:
     changed_at: datetime | None
 
 
+@dataclass
+class Sitting:
+    """Runs that a rollback undoes together, such as those that follow a folder. ``is_kept``: the first has
+    kept the index of before."""
+
+    is_kept: bool = False
+
+
 class Changes:
     """One run's changes of the current database; tell it before each. ``keep``: keep the index of before."""
 
-    def __init__(self, store: Store, keep: bool) -> None:
+    def __init__(self, store: Store, keep: bool, sitting: Sitting | None = None) -> None:
         self._store = store
         self._keep = keep
+        self._sitting = sitting or Sitting()
         self._begun = False
 
     def begin(self) -> None:
@@ -65,11 +74,18 @@ class Changes:
         if store.value(_OPEN_RUN) is None:
             if not self._keep:
                 _forget_previous(store.database)
-            elif store.generation():  # else there is nothing in it to go back to
+            elif store.generation() and not self._sitting.is_kept:  # at 0 there is nothing to go back to
                 _copy(store)
+                self.note_kept()
             with store.transaction():
                 store.set_value(_OPEN_RUN, "1")
+        else:
+            self.note_kept()
         self._begun = True
+
+    def note_kept(self) -> None:
+        """Later runs of the sitting are not to replace the index of before."""
+        self._sitting.is_kept = True
 
     def finish(self) -> None:
         """The run has done what it was to do: the next one's changes are changes of their own."""

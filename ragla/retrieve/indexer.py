@@ -15,7 +15,7 @@ from ragla.retrieve.dense import check_factory
 from ragla.retrieve.embed import Embedder
 from ragla.retrieve.events import Event, OnEvent
 from ragla.retrieve.faults import database_errors
-from ragla.retrieve.generations import Changes, Rebuild, find_generations
+from ragla.retrieve.generations import Changes, Rebuild, Sitting, find_generations
 from ragla.retrieve.layout import databases, generations, next_database, point_to, sweep, writing
 from ragla.retrieve.read import MAX_BYTES, READERS
 from ragla.retrieve.selection import Selection, remember, selected, selections
@@ -97,6 +97,7 @@ def index_folders(
     max_bytes: int = MAX_BYTES,
     selection: Selection | None = None,
     retry: bool = False,
+    sitting: Sitting | None = None,
 ) -> IndexReport:
     """Bring the index in ``index_dir`` up to date with ``roots``; folders it holds besides stay as they are.
 
@@ -104,7 +105,7 @@ def index_folders(
     content hash decides. ``rebuild`` makes a new index beside the old one and replaces it at the end.
     Interrupted, the run leaves what was stored, and the next goes on from there. ``selection`` says which
     files of ``roots`` are wanted; None: those that were when they were last indexed. A skipped file is tried
-    again when it changes, or with ``retry``.
+    again when it changes, or with ``retry``. Runs of one ``sitting`` are undone together by a rollback.
 
     Raises UsageError for a missing root or settings that do not fit the embedder, IndexLocked when
     another process writes, IndexUnusable when the index was made otherwise, RaglaError on a full disk.
@@ -120,7 +121,7 @@ def index_folders(
         rebuilding = Rebuild.begin(index_dir, fingerprint, _is_of(folders)) if rebuild else None
         store = rebuilding.store if rebuilding else _open(index_dir, fingerprint)
         with closing(store), database_errors(store.database):
-            changes = Changes(store, settings.keep_previous)
+            changes = Changes(store, settings.keep_previous, sitting)
             if rebuilding is None:
                 store.before_change = changes.begin
             made = _made_selections(index_dir) if rebuilding else selections(store)
@@ -133,6 +134,7 @@ def index_folders(
             changes.finish()
             if rebuilding is not None:
                 rebuilding.finish(settings.keep_previous)
+                changes.note_kept()
         sweep(index_dir)
     update.remarks += [
         (str(root), f"{len(one.removed)} paths in it were removed and stay out: ragla remove --list")

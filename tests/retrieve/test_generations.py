@@ -17,7 +17,7 @@ from ragla.retrieve import IndexReport, Retriever
 from ragla.retrieve import update as update_module
 from ragla.retrieve.check import check_index, content_hash
 from ragla.retrieve.events import BatchStored, Event, FileRead
-from ragla.retrieve.generations import rollback
+from ragla.retrieve.generations import Sitting, rollback
 from ragla.retrieve.layout import generations, leftovers, point_to, writing
 from ragla.retrieve.selection import Selection
 
@@ -108,6 +108,18 @@ def test_an_interrupted_run_and_the_one_that_goes_on_are_one(
     assert content_hash(place) == first
     rollback(place)
     assert content_hash(place) == last
+
+
+def test_runs_of_one_sitting_are_undone_together(index: Index, folder: Path, place: Path) -> None:
+    index()
+    first = content_hash(place)
+    sitting = Sitting()
+    index(sitting=sitting)
+    for number in range(3):
+        add(folder, f"{number}.txt", f"Zebra {number}.")
+        index(sitting=sitting)
+    rollback(place)
+    assert content_hash(place) == first
 
 
 def test_an_interrupted_first_run_is_nothing_to_go_back_to(
