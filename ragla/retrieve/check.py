@@ -140,6 +140,9 @@ def _waiting(store: Store, name: str) -> Iterator[Problem]:
     with _unless_damaged():
         if name == "records" and is_unfinished(store):
             yield Problem("the last run was interrupted, the next goes on", str(store.database), mend)
+        elif name == "records" and not store.is_measured():
+            what = "how the embedder reads the passages is measured anew by the next run"
+            yield Problem(what, str(store.database), mend)
         if name == "files":
             unread = "SELECT absolute, reason FROM files WHERE status = 'skipped' AND sha256 IS NULL"
             for absolute, reason in store.connection.execute(unread):

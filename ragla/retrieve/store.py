@@ -265,7 +265,8 @@ class Store:
 
     def is_measured(self) -> bool:
         """Whether that was found out about the passages as they are now."""
-        return self.value("measured") == str(self.generation())
+        noted = self.value("reliability") is not None and self.value("measured")
+        return noted == str(self.generation())
 
     @property
     def dense_path(self) -> Path:
