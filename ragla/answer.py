@@ -25,6 +25,7 @@ from ragla.decode.stats import DecodeStats
 from ragla.decode.ties import HALF, TOLERANCE
 from ragla.errors import UsageError
 from ragla.evidence import Evidence, Source, cite, copied_passages, gather
+from ragla.judge import judge, refusal, unasked
 from ragla.memory import cap_mebibytes
 from ragla.prompt import Prompt, Turn, build_prompt, encode, is_refusal
 from ragla.spelling import Spelling
@@ -51,7 +52,8 @@ class Answer:
     ``ttft_s`` counts from the question to the first token, retrieval and prefill included.
     ``document_ids``: the documents it was made from, as the index numbers them. ``kept``: later answers may
     be drafted from it. ``interrupted``: it was stopped before its end. ``request`` is what was decoded,
-    None where nothing was. ``notices`` say in a line each what was not done as asked.
+    None where nothing was. ``notices`` say in a line each what was not done as asked. ``judged``: how likely
+    the passages say the answer, by the model that was to answer; None where it was not asked.
     """
 
     question: str
@@ -68,6 +70,7 @@ class Answer:
     interrupted: bool = False
     request: DecodeRequest | None = None
     notices: tuple[str, ...] = ()
+    judged: float | None = None
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,15 @@ class Answerer:
         began = perf_counter()
         prepared = self.prepare(question, evidence, turns)
         request = self.request(prepared, evidence)
+        judged = judge(
+            question, prepared.prompt, self.profile, self.target, self.cache, self.drafter.recycle_prompt
+        )
+        if (why := refusal(judged, self.profile.retrieve.judge)) is not None:
+            sources = cite(evidence.sources, prepared.prompt.used, "", Counter())
+            text = say_no_answer(question, on_text)
+            return Answer(
+                question, text, False, sources=sources, retrieval_s=retrieval_s, notices=(why,), judged=judged
+            )
         stats = DecodeStats()
         stream = TextStream(self.target.tokenizer, self.profile.decode.stop, on_text)
         token_ids: list[int] = []
@@ -191,10 +203,10 @@ class Answerer:
             text = say_no_answer(question, on_text)
         sources = cite(evidence.sources, prepared.prompt.used, text if answered else "", copied)
         left_out = [evidence.sources[i].path for i in prepared.prompt.left_out if i < len(evidence.sources)]
-        notice = self.cache.limits.notice()
+        told = (self.cache.limits.notice(), unasked(judged, self.profile.retrieve.judge, prepared.prompt))
         return Answer(
             question, text, answered, token_ids, sources, stats, ttft_s, retrieval_s, left_out, kept=kept,
-            interrupted=interrupted, request=request, notices=(notice,) if notice else (),
+            interrupted=interrupted, request=request, notices=tuple(filter(None, told)), judged=judged,
         )  # fmt: skip
 
     def recheck(self, answer: Answer) -> Verdict | None:

@@ -21,6 +21,8 @@ from ragla.asking import (
 from ragla.errors import NothingRelevant, RaglaError, UsageError
 from ragla.failure import INTERRUPTED, Failure
 from ragla.flags import (
+    CHECK_AT,
+    CheckFlag,
     ExplainFlag,
     IndexFlag,
     JsonFlag,
@@ -53,6 +55,7 @@ def ask(
     paths: PathFlag = None,
     types: TypeFlag = None,
     explain: ExplainFlag = False,
+    check: CheckFlag = False,
     debug: Annotated[bool, typer.Option("--trace", help="Print each step's draft tree on stderr.")] = False,
     as_json: JsonFlag = False,
     as_lines: JsonlFlag = False,
@@ -65,7 +68,11 @@ def ask(
 
     [bold]ragla ask --file questions.txt --jsonl[/]
     """
-    flags = {"decode.model": model, "decode.debug": True if debug else None}
+    flags = {
+        "decode.model": model,
+        "decode.debug": True if debug else None,
+        "retrieve.judge": CHECK_AT if check else None,
+    }
     loaded = load_profile(profile, settings, flags)
     check_forms(question, file, as_json=as_json, as_lines=as_lines)
     asked = [AskedLine(1, question_text(question))] if file is None else read_questions(file)

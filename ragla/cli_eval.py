@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragla.errors import UsageError
-from ragla.flags import IndexFlag, JsonFlag, ModelFlag, ProfileFlag, SetFlag, load_model, load_profile
+from ragla.flags import (
+    CHECK_AT,
+    CheckFlag,
+    IndexFlag,
+    JsonFlag,
+    ModelFlag,
+    ProfileFlag,
+    SetFlag,
+    load_model,
+    load_profile,
+)
 from ragla.terminal import bench_progress, index_progress, output, print_json
 
 if TYPE_CHECKING:
@@ -45,6 +55,7 @@ def evaluate(
     profile: ProfileFlag = None,
     model: ModelFlag = None,
     settings: SetFlag = None,
+    check: CheckFlag = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Measure retrieval, answers and refusals on questions whose answers are known.
@@ -53,7 +64,8 @@ def evaluate(
 
     [bold]ragla eval xquad.en.json --corpus-from-questions --retrieval-only[/]
     """
-    loaded = load_profile(profile, settings, {"decode.model": model})
+    flags = {"decode.model": model, "retrieve.judge": CHECK_AT if check else None}
+    loaded = load_profile(profile, settings, flags)
     names = parse_decoders(decoders)
     if corpus_from_questions and index_path is not None:
         raise UsageError("--corpus-from-questions and --index: which corpus?", "leave one of them out")
@@ -91,6 +103,8 @@ def measured(
         conditions["reranker"] = profile.retrieve.reranker
     if answers:
         conditions["model"] = profile.decode.model
+        if profile.retrieve.judge is not None:
+            conditions["judge"] = str(profile.retrieve.judge)
     by_file = {file.path.name: searched.part(file.questions) for file in files} if files[1:] else {}
     return EvalResult(len(asked), retriever.passage_count, conditions, searched, answers, by_file)
 

@@ -57,6 +57,12 @@ class RetrieveSettings(_Section):
         le=1.0,
         description="Passages scoring below are not relevant; none left: not answered.",
     )
+    judge: float | None = Field(
+        default=None,
+        ge=0.0,
+        le=1.0,
+        description="Ask the model first if the passages say the answer; refuse below this chance of yes.",
+    )
 
 
 class PromptSettings(_Section):

@@ -37,9 +37,18 @@ PathFlag = Annotated[
 TypeFlag = Annotated[
     list[str] | None, typer.Option("--type", metavar="TYPE", help="Only documents of a type: md, pdf, html.")
 ]
+CheckFlag = Annotated[
+    bool,
+    typer.Option(
+        "--check-answerable",
+        help="Ask the model first if the passages say the answer: --set retrieve.judge=0.5.",
+    ),
+]
 ExplainFlag = Annotated[
     bool, typer.Option("--explain", help="Show how each passage was scored, and what was left out.")
 ]
+
+CHECK_AT = 0.5  # yes as likely as no
 
 
 def load_profile(

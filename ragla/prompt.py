@@ -94,8 +94,7 @@ def build_prompt(
     before, after = frame(tokenizer, SYSTEM_ZH if chinese else SYSTEM)
     task = instruction or (TASK_ZH if chinese else TASK)
     head = encode(tokenizer, before, special=True)
-    asked = f"{'问题：' if chinese else 'Question: '}{question.strip()}\n\n{task}"
-    tail = encode(tokenizer, asked, special=False) + encode(tokenizer, after, special=True)
+    tail = tail_ids(tokenizer, question, task, after)
     if most is not None:
         token_budget = min(token_budget, most - len(head) - len(tail))
     said = said_before(tokenizer, turns, token_budget // TURNS_SHARE, chinese=chinese)
@@ -109,6 +108,18 @@ def build_prompt(
         ends.append(len(token_ids))
     spans = [range(start, end) for start, end in pairwise(ends[: len(blocks) + 1])]
     return Prompt(token_ids + tail, spans, used, left_out, tuple(ends))
+
+
+def tail_ids(tokenizer: Any, question: str, task: str, after: str) -> list[int]:
+    """What follows the passages: the question, what is to be done with it, and the frame's end."""
+    asked = f"{'问题：' if CJK.search(question) else 'Question: '}{question.strip()}\n\n{task}"
+    return encode(tokenizer, asked, special=False) + encode(tokenizer, after, special=True)
+
+
+def with_task(tokenizer: Any, prompt: Prompt, question: str, task: str) -> list[int]:
+    """Token ids of ``prompt`` with another task behind its question."""
+    _, after = frame(tokenizer, SYSTEM_ZH if CJK.search(question) else SYSTEM)
+    return prompt.token_ids[: prompt.cuts[-1]] + tail_ids(tokenizer, question, task, after)
 
 
 def said_before(

@@ -68,6 +68,8 @@ def sparkline(values: Sequence[int], width: int = SPARK_WIDTH) -> str:
 
 def cost_lines(answer: Answer) -> Iterable[Text]:
     """What the answer cost, if anything was decoded, and how the drafts were sized."""
+    if answer.judged is not None and answer.answered:
+        yield Text(f"asked first if the passages say the answer: yes {answer.judged:.2f}", style="dim")
     if answer.stats.steps:
         yield stats_line(answer)
     if answer.stats.drafted:
@@ -176,6 +178,7 @@ def answer_json(answer: Answer, notices: Sequence[str]) -> dict[str, Any]:
         "question": answer.question,
         "answer": answer.text,
         "answered": answer.answered,
+        "judged": answer.judged,
         "interrupted": answer.interrupted,
         "sources": sources,
         "left_out": answer.left_out,

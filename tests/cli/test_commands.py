@@ -138,7 +138,7 @@ def test_the_json_of_ask(ragla: Ragla, world: World) -> None:
     assert result.stderr == ""
     assert set(answer) == {
         "schema", "question", "answer", "answered", "interrupted", "sources", "left_out", "stats", "steps",
-        "notices",
+        "notices", "judged",
     }  # fmt: skip
     assert (answer["schema"], answer["question"], answer["answered"]) == ("ragla.ask/1", QUESTION, True)
     assert answer["answer"] == answer["answer"].strip() != ""
@@ -173,6 +173,17 @@ def check_numbers(stats: dict[str, Any], steps: list[dict[str, Any]]) -> None:
     assert stats["accepted"] == sum(step["accepted"] for step in steps)
     assert 0 < stats["retrieval_s"] < stats["ttft_s"]
     assert stats["decode_tokens_per_s"] == pytest.approx(23 / stats["decode_s"])
+
+
+def test_the_model_is_asked_first_whether_the_passages_say_it(ragla: Ragla, world: World) -> None:
+    asked = document(ragla("ask", QUESTION, *world.flags, "--check-answerable", "--json"))
+    chance = asked["judged"]
+    assert 0.0 < chance < 1.0
+    assert asked["answered"] == (chance >= 0.5)
+    refused = ragla("ask", QUESTION, *world.flags, "--set", "retrieve.judge=1.0")
+    assert refused.exit_code == 4
+    assert refused.stdout.strip() == "The documents do not answer this question."
+    assert f"yes {chance:.2f}, retrieve.judge asks for 1.00" in refused.stderr
 
 
 @pytest.mark.parametrize("shape", ["tree", "parallel", "single"])
