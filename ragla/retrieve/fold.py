@@ -97,11 +97,13 @@ class _Signature:
     @classmethod
     def of(cls, text: str) -> _Signature:
         words = tokens(text)
-        starts = range(max(1, len(words) - _SHINGLE + 1))
-        return cls(
-            [word for word in words if _NUMBER.search(word)],
-            frozenset(tuple(words[at : at + _SHINGLE]) for at in starts),
+        numbers = (
+            [word for word in words if _NUMBER.search(word)]
+            if _NUMBER.search(text) or not text.isascii()
+            else []
         )
+        runs = zip(*(words[at:] for at in range(_SHINGLE)), strict=False)
+        return cls(numbers, frozenset(runs if len(words) >= _SHINGLE else [tuple(words)]))
 
 
 def _alike(one: _Signature, other: _Signature) -> bool:

@@ -72,6 +72,7 @@ class Retriever:
         self._turn = threading.Lock()
         self._filters = Filters()
         self._state: tuple[int, int | None] | None = None
+        self._frequencies: dict[str, int] = {}
         self._dense: DenseIndex
         self._readings: dict[str, Reading] = {}
         self._labels: dict[str, str] = {}
@@ -148,7 +149,7 @@ class Retriever:
         with self._turn, self._store.transaction("DEFERRED") as connection:
             self._refresh()
             evidence = self._evidence(query, vector)
-            weights = word_weights(connection, query_tokens(query))
+            weights = word_weights(connection, query_tokens(query), self._frequencies)
             words = telling(connection, weights)
             among = self._among(self._filters if filters is None else filters)
             size = max(POOL, top_k)
@@ -216,6 +217,7 @@ class Retriever:
             self._dense = load_dense(self._store, self._embedder.dimension)
             self._readings = readings(self._store)
             self._labels = root_labels(self._store.roots())
+            self._frequencies.clear()
             self._state = state
 
     def _evidence(self, query: str, vector: Vectors) -> Evidence:

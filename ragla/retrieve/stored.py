@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
@@ -15,12 +16,12 @@ from ragla.retrieve.faults import damaged
 from ragla.retrieve.passage import Passage
 from ragla.retrieve.store import Store
 
-# substr counts characters from 1; SQLite's characters are code points, as Python's are.
+# Without the text, which SQLite would read whole for each passage of a document.
 _PASSAGES = """
 SELECT chunks.id, document_id, root, path, absolute, sha256, title, start, "end", first_line, last_line, page,
-       substr(text, start + 1, "end" - start) AS text, chunks.digest
-FROM chunks JOIN documents ON documents.id = document_id JOIN files ON files.id = document_id
-WHERE chunks.id IN (SELECT value FROM json_each(?))
+       chunks.digest
+FROM chunks JOIN files ON files.id = document_id
+WHERE chunks.id IN (SELECT value FROM json_each(?)) ORDER BY document_id
 """
 _TEXT = """
 SELECT absolute, sha256, passages, text, documents.digest FROM documents JOIN files USING (id) WHERE id = ?
@@ -38,17 +39,26 @@ def passages(
     """
     cursor = store.connection.cursor()
     cursor.row_factory = sqlite3.Row
-    rows = cursor.execute(_PASSAGES, (json.dumps(list(ids)),))
-    found = {row["id"]: _passage(store, row, labels) for row in rows}
+    rows = cursor.execute(_PASSAGES, (json.dumps(list(ids)),)).fetchall()
+    found: dict[int, Passage] = {}
+    for document_id, of_document in itertools.groupby(rows, lambda row: row["document_id"]):
+        query = "SELECT text FROM documents WHERE id = ?"
+        whole = store.connection.execute(query, (document_id,)).fetchone()
+        if whole is not None:
+            found |= {row["id"]: _passage(store, row, whole[0], labels) for row in of_document}
     if all_there:
         _check_all_there(store, ids, found)
     return found
 
 
-def _passage(store: Store, row: sqlite3.Row, labels: Mapping[str, str]) -> Passage:
+def _passage(store: Store, row: sqlite3.Row, whole: str, labels: Mapping[str, str]) -> Passage:
     file = row["absolute"], row["root"], row["path"], row["sha256"]
     start, end, title, page = row["start"], row["end"], row["title"], row["page"]
-    first, last, text = row["first_line"], row["last_line"], row["text"]
+    first, last = row["first_line"], row["last_line"]
+    try:
+        text = whole[start:end]
+    except TypeError:  # damaged rows hold anything
+        text = ""
     digest = passage_digest(row["id"], file, (start, end, first, last, title, page), text)
     if digest != row["digest"]:
         raise damaged(store.database, "a passage has changed on disk")

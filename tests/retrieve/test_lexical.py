@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import sqlite3
 
 import pytest
@@ -87,3 +88,37 @@ def test_words_that_stand_everywhere_are_left_out_of_a_large_index_only() -> Non
     everywhere = {"the": 0.01, "otter": 9.0}
     assert telling(connection, everywhere) == ["otter"]
     assert telling(connection, {"the": 0.01}) == ["the"]
+
+
+def test_a_large_index_is_searched_for_rare_words_and_for_no_more_rows_than_pay() -> None:
+    connection = database("the otter")
+    connection.executemany("INSERT INTO chunks VALUES (?)", ((number,) for number in range(2, 100_001)))
+
+    def weight(frequency: int) -> float:
+        return math.log(1 + (100_000 - frequency + 0.5) / (frequency + 0.5))
+
+    weights = {"common": weight(20_000), "often": weight(15_000), "rare": weight(10), "some": weight(9_000)}
+    assert telling(connection, weights) == ["rare", "some", "often"]
+    assert telling(connection, {"common": weight(24_000), "often": weight(23_000)}) == ["often"]
+
+
+@pytest.mark.parametrize("passages", [3, 10_001])
+def test_a_large_index_covers_as_a_small_one_does(passages: int) -> None:
+    connection = database("The otters swim", "Die Straße ist naß", "差旅报销需要发票")
+    connection.executemany("INSERT INTO chunks VALUES (?)", ((number,) for number in range(4, passages + 1)))
+    weights = {"otter": 1.0, "swimming": 2.0, "strasse": 3.0, "报销": 4.0, "发": 5.0, "absent": 5.0}
+    assert coverage(connection, weights, [1, 2, 3, 77]) == pytest.approx({1: 0.15, 2: 0.15, 3: 0.45, 77: 0.0})
+
+
+def test_counts_that_are_known_are_not_counted_again() -> None:
+    connection = database("the otter", "the heron")
+    known = {"otter": 2}
+    weights = word_weights(connection, ["the", "otter"], known)
+    assert known == {"otter": 2, "the": 2}
+    assert weights["otter"] == weights["the"]
+
+
+@given(st.text(max_size=60))
+def test_the_short_way_for_ascii_gives_the_same_tokens(text: str) -> None:
+    plain = text.encode("ascii", "ignore").decode()
+    assert [*tokens(plain), "é"] == tokens(f"{plain} é")
