@@ -71,7 +71,7 @@ def checks(index_dir: Path, was_repaired: bool = False) -> Iterator[Check]:
         error = no_current(index_dir)
         is_there = "--repair" in (error.hint or "")
         mend = _command("ragla doctor --repair" if is_there else "ragla index FOLDER", index_dir)
-        yield Check("folder", (Problem(str(error), str(index_dir), mend),))
+        yield Check("folder", (_said(error, index_dir, mend),))
         return
     with _alone(index_dir):
         yield Check("folder", waiting=tuple(_left(index_dir)))
@@ -109,7 +109,14 @@ def _unreadable(index_dir: Path, error: RaglaError, was_repaired: bool) -> Probl
         mend = _last_resort(index_dir)
     else:
         mend = _command("ragla doctor --repair" if "--repair" in hint else hint, index_dir)
-    return Problem(str(error), str(index_dir), mend)
+    return _said(error, index_dir, mend)
+
+
+def _said(error: RaglaError, index_dir: Path, mend: str) -> Problem:
+    """What an error says, with its place once."""
+    place, _, what = str(error).partition(": ")
+    is_place = Path(place).is_relative_to(index_dir)
+    return Problem(what, place, mend) if is_place else Problem(str(error), str(index_dir), mend)
 
 
 def _checks(store: Store, was_repaired: bool) -> Iterator[Check]:
@@ -140,7 +147,7 @@ def _waiting(store: Store, name: str) -> Iterator[Problem]:
     with _unless_damaged():
         if name == "records" and is_unfinished(store):
             yield Problem("the last run was interrupted, the next goes on", str(store.database), mend)
-        elif name == "records" and not store.is_measured():
+        elif name == "records" and store.passage_count() and not store.is_measured():
             what = "how the embedder reads the passages is measured anew by the next run"
             yield Problem(what, str(store.database), mend)
         if name == "files":

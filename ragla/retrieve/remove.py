@@ -96,7 +96,12 @@ def _opened(index_dir: Path) -> closing[Store]:
 
 def _meant(name: str, known: Mapping[str, FileRecord], roots: Sequence[Path]) -> Path:
     """The file or folder that a name means: a path from here, else one as it is shown."""
+    if not name.strip():
+        raise UsageError("an empty name means nothing", "ragla remove PATH")
     for path in _spelled(name):
+        inside = ", ".join(str(root) for root in roots if root.is_relative_to(path))
+        if inside and path not in roots:
+            raise UsageError(f"{name}: holds whole indexed folders", f"name what is to go: {inside}")
         if path in roots or str(path) in known or any(Path(one).is_relative_to(path) for one in known):
             return path
     labels = root_labels([str(root) for root in roots])

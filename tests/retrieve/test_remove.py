@@ -112,6 +112,8 @@ def test_a_folder_in_two_indexed_ones_stays_out_of_both(
     assert len(kept_out(place)) == 1
     index([folder, folder / "guides"])
     assert not found("boats pier")
+    made = remove(place, [str(folder)], keep_previous=True)
+    assert (made.folders, made.total_passages) == ((str(folder),), 0)
 
 
 def test_nothing_is_changed_for_a_name_that_means_nothing(index: Index, folder: Path, place: Path) -> None:
@@ -125,6 +127,18 @@ def test_nothing_is_changed_for_a_name_that_means_nothing(index: Index, folder: 
         take_back(place, ["travel.md"], keep_previous=True)
     with pytest.raises(IndexUnusable):
         remove(place.with_name("none"), ["x"], keep_previous=True)
+
+
+@pytest.mark.parametrize("name", ["", " ", ".", "..", "/"])
+def test_a_slip_of_the_finger_removes_nothing(
+    index: Index, folder: Path, place: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    index()
+    before = content_hash(place)
+    monkeypatch.chdir(folder.parent)
+    with pytest.raises(UsageError):
+        remove(place, [name], keep_previous=True)
+    assert content_hash(place) == before
 
 
 def test_a_removal_can_be_undone_as_a_run(index: Index, folder: Path, place: Path) -> None:
