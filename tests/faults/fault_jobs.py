@@ -21,6 +21,7 @@ from ragla.config import RetrieveSettings
 from ragla.errors import RaglaError
 from ragla.retrieve import index_folders, update
 from ragla.retrieve.generations import rollback
+from ragla.retrieve.remove import remove
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,9 @@ class Job:
 
     folder: Path
     index_dir: Path
-    verb: str = "update"  # update, rebuild, rollback
+    verb: str = "update"  # update, rebuild, rollback, remove
     batch_files: int = 3
+    name: str = ""  # of the file that is removed
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ def perform(job: Job) -> object:
     """The job itself; what it reports."""
     if job.verb == "rollback":
         return rollback(job.index_dir)
+    if job.verb == "remove":
+        return remove(job.index_dir, [str(job.folder / job.name)], keep_previous=True)
     update._BATCH_FILES = job.batch_files
     return index_folders(
         [job.folder], job.index_dir, RetrieveSettings(), HashingEmbedder(), rebuild=job.verb == "rebuild"

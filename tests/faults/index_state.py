@@ -27,7 +27,7 @@ def content(index_dir: Path) -> tuple[str, str]:
         for number, *file in connection.execute(_FILES):
             text = connection.execute("SELECT text FROM documents WHERE id = ?", (number,)).fetchone()
             lines.append(repr((file, text, connection.execute(_CHUNKS, (number,)).fetchall())))
-        rows = connection.execute("SELECT value FROM meta WHERE key IN ('reliability', 'selections')")
+        rows = connection.execute("SELECT value FROM meta WHERE key = 'reliability'")
         lines += [repr(row) for row in rows]
     return content_hash(index_dir), hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 

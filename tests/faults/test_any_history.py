@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from fault_children import Child
 from fault_corpus import Documents, check_answers, stored_texts
 from fault_jobs import Job, perform
 from hashing_embedder import HashingEmbedder
-from hypothesis import settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from index_state import check_clean, content
@@ -22,6 +23,7 @@ from python_faults import Calls, failing
 
 from ragla.errors import RaglaError
 from ragla.retrieve import Retriever
+from ragla.retrieve.remove import take_back
 from tests.conftest import EXAMPLES
 
 NAMES = st.sampled_from(
@@ -97,6 +99,21 @@ class History(RuleBasedStateMachine):
         for name in self.stored.keys() | set(self.documents.here):
             self.documents.since.setdefault(name, set()).add(self.documents.texts.get(name))
 
+    @precondition(lambda self: self.documents.here)
+    @rule(data=st.data())
+    def remove_and_take_back(self, data: st.DataObject) -> None:
+        self.run()
+        name = self.one(data)
+        perform(replace(self.job("remove"), name=name))
+        without = {path: text for path, text in self.stored.items() if path != name}
+        assert stored_texts(self.index_dir) == without
+        perform(self.job("update"))
+        assert stored_texts(self.index_dir) == without
+        check_clean(self.index_dir)
+        take_back(self.index_dir, [str(self.documents.folder / name)], keep_previous=True)
+        self.run()
+        self.before = without
+
     @rule(call=st.integers(1, 130), verb=VERBS)
     def run_that_fails(self, call: int, verb: str) -> None:
         self.before, self.is_interrupted = None, True
@@ -154,4 +171,9 @@ class History(RuleBasedStateMachine):
 
 @pytest.mark.usefixtures("children")
 class TestHistory(History.TestCase):
-    settings = settings(max_examples=max(1, int(8 * EXAMPLES)), stateful_step_count=25, deadline=None)
+    # A step takes a tenth of a second: to shrink what fails would take longer than all other tests.
+    settings = settings(
+        max_examples=max(1, int(8 * EXAMPLES)),
+        stateful_step_count=25,
+        phases=[Phase.explicit, Phase.generate],
+    )
