@@ -175,7 +175,8 @@ def _last_resort(index_dir: Path) -> str:
 
 def _is_whole(database: Path) -> bool:
     with _unless_damaged(), closing(Store.read_database(database)) as store:
-        return not list(soundness.database_problems(store))
+        looks = (soundness.database_problems, *(look for _, look in _LOOKS))
+        return not any(_found(store, look) for look in looks)
     return False
 
 
