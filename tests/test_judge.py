@@ -9,8 +9,11 @@ import pytest
 import torch
 
 from ragla.answer import NO_ANSWER, NO_ANSWER_ZH, Answerer
+from ragla.bench.questions import BenchQuestion
 from ragla.config import Profile
 from ragla.decode.model import LoadSettings, TargetModel, load_target
+from ragla.evaluate.answers import evaluate_answers
+from ragla.evaluate.questions import EvalQuestion
 from ragla.evidence import Evidence, Source
 from ragla.judge import NO, TASK, YES, refusal
 from ragla.prompt import PromptPassage, Turn, encode, with_task
@@ -119,6 +122,19 @@ def test_no_room_to_ask_is_no_refusal(tmp_path: Path) -> None:
     assert answer.judged is None
     assert len(answer.token_ids) == 2
     assert any("was not asked first" in notice for notice in answer.notices)
+
+
+def test_an_evaluation_counts_what_the_judge_refused(target: TargetModel) -> None:
+    questions = [
+        EvalQuestion(BenchQuestion(name, QUESTION, tuple(READ[:2]), ()), None, answerable)
+        for name, answerable in (("known", True), ("unknown", False))
+    ]
+    for least, refused in ((1.0, 2), (0.0, 0)):
+        scores = evaluate_answers(questions, answerer(target, least), None, ("lookahead", "greedy"))
+        for name in ("lookahead", "greedy"):
+            assert scores[name].refusal.refused == refused
+            assert scores[name].identical == (2, 2)
+        assert scores["greedy"].refusal.recall == (1.0 if refused else 0.0)
 
 
 def test_what_is_said_of_a_refusal() -> None:
