@@ -114,12 +114,13 @@ def _reasons(found: IndexStatistics) -> str:
 
 
 def _chosen(selection: Selection) -> list[str]:
-    """The flags it was indexed with."""
+    """The flags it was indexed with, and how much was taken out since."""
     return [
         *(f"--include '{pattern}'" for pattern in selection.include),
         *(f"--exclude '{pattern}'" for pattern in selection.exclude),
         *(["--hidden"] if selection.hidden else []),
         *([] if selection.ignore else ["--no-ignore"]),
+        *([f"{counted(len(selection.removed), 'path')} taken out"] if selection.removed else []),
     ]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from ragla.retrieve.chunk import CHUNKER
 from ragla.retrieve.dense import DenseRecord
 from ragla.retrieve.formats import suffix_of
+from ragla.retrieve.layout import generations, vectors_of
 from ragla.retrieve.read import READERS
 from ragla.retrieve.schema import SCHEMA_VERSION
 from ragla.retrieve.selection import EVERYTHING, Selection, selections
@@ -99,7 +100,7 @@ def _statistics(store: Store, connection: sqlite3.Connection) -> IndexStatistics
         bytes=_bytes_on_disk(store),
         schema=SCHEMA_VERSION,
         generation=store.generation(),
-        changed_at=_changed_at(connection),
+        changed_at=_changed_at(store),
         made_with=made,
         is_outdated=(made.get("chunker"), made.get("readers")) != (CHUNKER, READERS),
         folders=_folders(store, connection),
@@ -112,18 +113,19 @@ def _statistics(store: Store, connection: sqlite3.Connection) -> IndexStatistics
 
 
 def _bytes_on_disk(store: Store) -> dict[str, int]:
-    """Sizes of the database, the vectors and whatever else the folder holds, such as earlier answers."""
-    sizes = {"database": 0, "vectors": 0, "other": 0}
+    """Sizes of the database, the vectors, the index of before and what else there is, as earlier answers."""
+    found = generations(store.database.parent)
+    previous = found.previous if found else None
+    owners = {store.database.name: "database", store.dense_path.name: "vectors"}
+    if previous is not None:
+        owners |= dict.fromkeys((previous.name, vectors_of(previous).name), "previous")
+    sizes = dict.fromkeys(("database", "vectors", "previous", "other"), 0)
     with os.scandir(store.database.parent) as entries:
         for entry in entries:
-            if entry.name.endswith("-shm"):  # shared memory of whoever has it open, now also of this process
-                continue
-            part = "other"
-            if entry.name.startswith(store.database.name):  # with what SQLite keeps beside it
-                part = "database"
-            elif entry.name == store.dense_path.name:
-                part = "vectors"
-            sizes[part] += _size(Path(entry.path))
+            # What SQLite keeps beside a database counts with it, but not the memory that processes share,
+            # which is there only while one has it open, as this one has.
+            if not entry.name.endswith("-shm"):
+                sizes[owners.get(entry.name.removesuffix("-wal"), "other")] += _size(Path(entry.path))
     return sizes
 
 
@@ -134,11 +136,12 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _changed_at(connection: sqlite3.Connection) -> datetime | None:
+def _changed_at(store: Store) -> datetime | None:
     """What the last change noted, else when the last file was read."""
-    row = connection.execute("SELECT value FROM meta WHERE key = 'changed_at'").fetchone()
-    row = row or connection.execute("SELECT max(read_ns) FROM files").fetchone()
-    return None if row[0] is None else datetime.fromtimestamp(int(row[0]) / 1e9, UTC)
+    changed = store.value("changed_at")
+    if changed is None:  # made by an earlier schema
+        changed = store.connection.execute("SELECT max(read_ns) FROM files").fetchone()[0]
+    return None if changed is None else datetime.fromtimestamp(int(changed) / 1e9, UTC)
 
 
 def _folders(store: Store, connection: sqlite3.Connection) -> list[FolderStatistics]:

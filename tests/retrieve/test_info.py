@@ -65,6 +65,19 @@ def test_it_says_what_the_index_was_made_of_and_with(
     assert found.bytes["database"] > found.bytes["vectors"] > 0
 
 
+def test_the_index_of_before_is_counted_by_itself(
+    folder: Path, tmp_path: Path, index: Callable[..., object], statistics: Callable[[], IndexStatistics]
+) -> None:
+    index()
+    assert statistics().bytes["previous"] == 0
+    (folder / "more.txt").write_text("More.\n", encoding="utf-8")
+    index()
+    found = statistics().bytes
+    assert found["previous"] >= found["vectors"]
+    on_disk = [path for path in (tmp_path / "index").iterdir() if not path.name.endswith("-shm")]
+    assert sum(found.values()) == sum(path.stat().st_size for path in on_disk)
+
+
 def test_vectors_older_than_the_passages_are_said(
     tmp_path: Path, index: Callable[..., object], statistics: Callable[[], IndexStatistics]
 ) -> None:
