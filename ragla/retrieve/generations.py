@@ -212,6 +212,8 @@ class Rebuild:
         """Go on with one that was interrupted, if it was made with ``fingerprint`` and ``is_ours``."""
         kept = generations(index_dir)
         known = (kept.current, kept.previous) if kept is not None else ()
+        if kept is not None:
+            _upgrade(kept.current)
         for database in databases(index_dir):
             if kept is None or database in known:
                 continue
@@ -231,6 +233,17 @@ class Rebuild:
             self.store.set_value(_REBUILDING, None)
         self.store.close()
         point_to(database, _last_readable(database.parent) if keep else None)
+
+
+def _upgrade(database: Path) -> None:
+    """Bring one that is about to be replaced to the present schema, so that it can be gone back to."""
+    with (
+        contextlib.suppress(RaglaError),
+        database_errors(database),
+        closing(Store.open_to_write(database)) as store,
+    ):
+        migrate.check_version(database, store.connection, migrate.OLDEST)
+        migrate.upgrade(store)
 
 
 def _resumed(database: Path, fingerprint: dict[str, str], is_ours: Callable[[Store], bool]) -> Store | None:

@@ -47,7 +47,7 @@ def repair(index_dir: Path) -> Iterator[str]:
         count = len(leftovers(index_dir))
         sweep(index_dir)
         if count:
-            yield f"deleted what interrupted runs had left: {count} files"
+            yield f"deleted files that interrupted runs had left: {count}"
         found = generations(index_dir)
         if found is None:
             return
@@ -124,24 +124,27 @@ def _content(store: Store) -> Iterator[str]:
             connection.execute("DELETE FROM words WHERE rowid NOT IN (SELECT id FROM chunks)")
         store.note_change()
     if forgotten:
-        yield f"forgot {len(forgotten)} files with a damaged record; the next `ragla index` reads them"
-    for absolute in marked:
-        yield f"took out {absolute}: {DAMAGED}"
+        yield f"forgot files with a damaged record, which the next `ragla index` reads: {len(forgotten)}"
+    if marked:
+        yield f"took out damaged documents, which the next `ragla index` reads again: {marked}"
     if words:
         yield "made the index of words anew"
 
 
-def _mark(connection: sqlite3.Connection, damaged: set[int]) -> list[str]:
-    """Take out what came of damaged documents; without a digest their files are read by the next run."""
+def _mark(connection: sqlite3.Connection, damaged: set[int]) -> int:
+    """Take out what came of damaged documents; without a digest their files are read by the next run.
+
+    Returns how many there were.
+    """
     columns = ", ".join(FileRecord.__dataclass_fields__)
-    marked = []
+    marked = 0
     for file_id in sorted(damaged):
         row = connection.execute(f"SELECT {columns} FROM files WHERE id = ?", (file_id,)).fetchone()
         if row is not None:
             record = replace(FileRecord(*row), status="skipped", sha256=None, reason=DAMAGED)
             connection.execute("DELETE FROM files WHERE id = ?", (file_id,))
             rows.insert_file(connection, record)
-            marked.append(record.absolute)
+            marked += 1
     return marked
 
 

@@ -15,6 +15,7 @@ from ragla.retrieve import IndexReport, Retriever
 from ragla.retrieve import migrate as migrate_module
 from ragla.retrieve import update as update_module
 from ragla.retrieve.check import check_index, content_hash
+from ragla.retrieve.generations import rollback
 from ragla.retrieve.layout import current_database
 from ragla.retrieve.lexical import TOKENIZE
 from ragla.retrieve.selection import Selection
@@ -86,6 +87,18 @@ def test_the_next_run_brings_it_up_without_reading_anything(
     assert found("boats at the pier")
     index(index_dir=tmp_path / "fresh", selection=Selection(exclude=("drafts/",)))
     assert content_hash(old) == content_hash(tmp_path / "fresh")
+
+
+def test_a_rebuild_keeps_what_was_wanted_and_the_index_of_before(
+    index: Index, old: Path, folder: Path, found: Callable[[str], list[str]]
+) -> None:
+    (folder / "drafts").mkdir()
+    (folder / "drafts" / "zebra.md").write_text("A zebra.", encoding="utf-8")
+    report = index(embedder=HashingEmbedder("other"), rebuild=True)
+    assert (report.indexed, report.remarks) == (3, ())
+    rollback(old)
+    assert check_index(old) == []
+    assert found("boats at the pier")
 
 
 def test_a_reader_is_told_the_command(old: Path, embedder: HashingEmbedder) -> None:
