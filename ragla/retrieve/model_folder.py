@@ -33,7 +33,7 @@ def load_model(
         if len(devices) > 1:
             from ragla.retrieve.workers import SharedTransformer, Workers
 
-            shared = SharedTransformer(path, device=device, local_files_only=True)
+            shared = SharedTransformer(path, devices[0])
             return shared, Workers(shared, devices)
         from sentence_transformers import SentenceTransformer
 

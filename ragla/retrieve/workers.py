@@ -1,8 +1,8 @@
 """Embedding on several devices at once: sentence-transformers' pool of processes, made fit to be interrupted.
 
-The library starts a process for each device and hands them batches. Here they also compute on their share
-of the cores, say nothing on stderr, leave Ctrl-C to the one that started them, and end when that one is
-gone, however it ended.
+The library starts a process for each device and hands them batches. Here these load the model themselves,
+so that they start side by side and at once, compute on their share of the cores, say nothing on stderr,
+leave Ctrl-C to the one that started them, and end when that one is gone, however it ended.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import resource_tracker
 from typing import Any
 
@@ -25,26 +27,43 @@ from ragla.memory import out_of_memory
 
 
 class SharedTransformer(SentenceTransformer):
-    """A model that several processes compute with. ``worker_threads``: of each process on the CPU."""
+    """The model in ``folder``, which other processes are handed by that name.
+
+    ``worker_threads``: of each process on the CPU.
+    """
 
     worker_threads = 1
 
-    @classmethod
-    def _multi_process_worker(
-        cls, target_device: str, model: Any, input_queue: Any, results_queue: Any
-    ) -> None:
-        threading.Thread(target=_end_with_parent, daemon=True).start()
-        logging.disable(logging.CRITICAL)  # the error itself is handed back
-        torch.set_num_threads(model.worker_threads)
-        super()._multi_process_worker(target_device, model, input_queue, results_queue)
+    def __init__(self, folder: str, device: str) -> None:
+        super().__init__(folder, device=device, local_files_only=True)
+        self.folder = folder
+
+    def __reduce__(self) -> tuple[Callable[..., SentenceTransformer], tuple[str, int]]:
+        return _in_worker, (self.folder, self.worker_threads)
 
 
-def _end_with_parent() -> None:
-    """A process that was killed stops no others; these would wait for work for ever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+def _in_worker(folder: str, threads: int) -> SentenceTransformer:
+    """What the process for a device begins with: nothing of its parent is there but the names."""
+    from transformers.utils import logging as transformers_logging
+
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    logging.disable(logging.CRITICAL)  # an error is handed back
+    transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    torch.set_num_threads(threads)
+    return SentenceTransformer(folder, device="cpu", local_files_only=True)
+
+
+def _end_with_parent(parent: int) -> None:
+    """A process that was killed stops no others; these would wait for work for ever.
+
+    Until this process has been set up it knows its parent by number only.
+    """
+    while (process := multiprocessing.parent_process()) is None:
+        if os.getppid() != parent:
+            os._exit(1)
+        time.sleep(0.1)
+    process.join()
+    os._exit(1)
 
 
 class Workers:
@@ -90,38 +109,34 @@ class Workers:
 
     def _started(self) -> dict[Any, Any]:
         if self._pool is None:
-            on_cpu = sum(torch.device(name).type == "cpu" for name in self._devices)
-            self._model.worker_threads = max(1, torch.get_num_threads() // max(1, on_cpu))
+            if hasattr(signal, "pthread_sigmask"):
+                # started here, because starting it among the others would end the blocking for them
+                resource_tracker.ensure_running()
             try:
-                with _deaf_to_interrupts():
-                    self._pool = self._model.start_multi_process_pool(self._devices)
+                # In a thread, so that an interrupt of this one finds all of them started or none.
+                with ThreadPoolExecutor(1) as starter:
+                    starter.submit(self._start).result()
             except (OSError, RuntimeError, TypeError, AttributeError, ValueError) as error:
                 reason = (str(error).strip() or type(error).__name__).splitlines()[0]
                 raise RaglaError(
                     f"cannot embed in several processes: {reason}", "name one device: --device cpu"
                 ) from error
+        assert self._pool is not None
         return self._pool
+
+    def _start(self) -> None:
+        """Start the processes from a thread that hears no Ctrl-C, as they then do not either.
+
+        A terminal sends it to all of them; it is this process's to say that they end.
+        """
+        if hasattr(signal, "pthread_sigmask"):
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        on_cpu = sum(torch.device(name).type == "cpu" for name in self._devices)
+        self._model.worker_threads = max(1, torch.get_num_threads() // max(1, on_cpu))
+        self._pool = self._model.start_multi_process_pool(self._devices)
 
     def close(self) -> None:
         """End the processes at once; they may be in the middle of something."""
         pool, self._pool = self._pool, None
         if pool is not None:
             self._model.stop_multi_process_pool(pool)
-
-
-@contextlib.contextmanager
-def _deaf_to_interrupts() -> Iterator[None]:
-    """What is started within never hears Ctrl-C, which a terminal sends to all; this process does afterwards.
-
-    Blocked, not ignored: an interrupt that comes meanwhile is not lost.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    # started here, because starting it among the others would end the blocking for them
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
