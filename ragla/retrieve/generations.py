@@ -103,13 +103,12 @@ def _forget_previous(current: Path) -> None:
     kept = generations(current.parent)
     if kept is not None and kept.previous is not None:
         point_to(current)
-        discard(kept.previous)
+        sweep(current.parent)
 
 
 def _copy(store: Store) -> None:
     """Make a copy of the current database the previous one, in place of the one that was."""
     folder = store.database.parent
-    before = generations(folder)
     target = next_database(folder)
     temporary = target.with_name(target.name + ".tmp")
     try:
@@ -128,8 +127,7 @@ def _copy(store: Store) -> None:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
     point_to(store.database, target)
-    if before is not None and before.previous is not None:
-        discard(before.previous)
+    sweep(folder)
 
 
 def _look_up(status: int, remaining: int, total: int) -> None:

@@ -14,6 +14,7 @@ from hashing_embedder import HashingEmbedder
 from ragla.config import RetrieveSettings
 from ragla.errors import IndexLocked, IndexUnusable, RaglaError
 from ragla.retrieve import IndexReport, Retriever
+from ragla.retrieve import generations as generations_module
 from ragla.retrieve import update as update_module
 from ragla.retrieve.check import check_index, content_hash
 from ragla.retrieve.events import BatchStored, Event, FileRead
@@ -230,6 +231,33 @@ def test_a_full_disk_says_how_to_do_without(
     assert "retrieve.keep_previous=false" in str(caught.value.hint)
     assert content_hash(place) == first
     assert not list(place.glob("*.tmp"))
+    index()
+    rollback(place)
+    assert content_hash(place) == first
+
+
+def test_an_interrupt_while_the_copy_is_made(
+    index: Index, folder: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index()
+    first = content_hash(place)
+    add(folder, "zebra.txt", "A zebra.")
+    parts: list[int] = []
+
+    def interrupt(status: int, remaining: int, total: int) -> None:
+        parts.append(remaining)
+        if len(parts) == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(generations_module, "_PAGES_AT_ONCE", 1)
+        patch.setattr(generations_module, "_look_up", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            index()
+    assert parts[-1] > 0
+    assert content_hash(place) == first
+    assert leftovers(place) == []
+    assert check_index(place) == []
     index()
     rollback(place)
     assert content_hash(place) == first
