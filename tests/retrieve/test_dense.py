@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -9,7 +10,7 @@ from typing import IO
 import numpy as np
 import pytest
 
-from ragla.retrieve.dense import Blocks, DenseIndex, DenseRecord, is_recorded, write_dense
+from ragla.retrieve.dense import Block, Blocks, DenseIndex, DenseRecord, is_recorded, write_dense
 from ragla.retrieve.durable import write_durably
 
 VECTORS = np.eye(4, dtype=np.float32)
@@ -133,3 +134,37 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.
         write_durably(path, b"new")
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_flat_file_is_written_in_far_less_memory_than_it_has_vectors(tmp_path: Path) -> None:
+    import faiss  # not to be counted
+
+    assert faiss.__version__
+    block, count, dimension = 500, 20_000, 256
+    vectors = np.ones((block, dimension), dtype=np.float32)
+
+    def many() -> Iterator[Block]:
+        for start in range(0, count, block):
+            yield np.arange(start, start + block), vectors
+
+    tracemalloc.start()
+    try:
+        write_dense(tmp_path / "v.faiss", many, count, dimension, 1, "Flat", "")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (tmp_path / "v.faiss").stat().st_size > 4 * dimension * count
+    assert peak < 4 * dimension * count / 5
+
+
+@pytest.mark.parametrize("parameters", ["", "nprobe=2"])
+def test_a_sample_of_what_comes_in_blocks_trains_an_index(
+    parameters: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ragla.retrieve.dense._LEAST_SAMPLE", 64)
+    monkeypatch.setattr("ragla.retrieve.dense._POINTS_A_CENTROID", 4)
+    vectors = np.random.default_rng(2).normal(size=(301, 8)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    index = built(np.arange(301), vectors, "IVF16,Flat", parameters)
+    assert index.count == 301
+    assert index.search(vectors[300], 1)[0][0] == 300
