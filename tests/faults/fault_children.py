@@ -9,7 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,15 @@ class Child(Process):
 
     def __init__(self, job: Job, fault: SystemFault | None = None) -> None:
         super().__init__(child, job, fault)
+
+    def interrupt_after(self, seconds: float) -> tuple[Outcome | None, float]:
+        """Press Ctrl-C then; how it ended, and the seconds until then."""
+        time.sleep(seconds)
+        assert self._process.pid is not None
+        with suppress(ProcessLookupError):
+            os.kill(self._process.pid, signal.SIGINT)
+        pressed = time.monotonic()
+        return self.outcome(), time.monotonic() - pressed
 
     def outcome(self) -> Outcome | None:
         """How the job ended; None where the process died of SIGKILL before it could say."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import time
 import traceback
 from dataclasses import dataclass
@@ -72,6 +73,7 @@ def perform(job: Job) -> object:
 
 def child(pipe: Connection, job: Job, fault: SystemFault | None) -> None:
     """Say that all is ready, do the job, tell how it ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     shim = ctypes.CDLL(None) if fault is not None else None
     pipe.send("ready")
     if shim is not None and fault is not None:
@@ -80,7 +82,9 @@ def child(pipe: Connection, job: Job, fault: SystemFault | None) -> None:
     started = time.perf_counter()
     report, error, trace = None, None, ""
     try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         report = perform(job)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     except RaglaError as raised:
         error = (type(raised).__name__, str(raised), raised.hint)
     except BaseException:

@@ -28,7 +28,7 @@ from ragla.trie.answer_store import AnswerStore
 from tests.trie.stored_answers import lesson
 
 OFFSETS = 200
-CUTS = 50
+CUTS = 25
 CURRENT, PREVIOUS = "passages-1.sqlite", "passages-2.sqlite"
 Found = list[tuple[str, int, int, str]]
 
@@ -202,7 +202,7 @@ def test_damage_of_earlier_answers_touches_no_search(whole: Whole, tmp_path: Pat
         for number in range(30):
             store.save(lesson(*range(number, number + 40), documents=((document, "an older digest"),)))
     with_answers = replace(whole, index_dir=place)
-    for how in islice(damaged(with_answers, FILE_NAME, tmp_path / "index"), 0, None, 5):
+    for how in islice(damaged(with_answers, FILE_NAME, tmp_path / "index"), 0, None, 7):
         dropped, notice = forget_stale(tmp_path / "index")
         assert 0 <= dropped <= 30, how
         assert notice is None or "\n" not in notice, how

@@ -13,6 +13,8 @@ from fault_corpus import Documents, check_answers
 from fault_jobs import Job
 from index_state import check_clean, content
 
+from ragla.retrieve import IndexReport
+
 pytestmark = pytest.mark.usefixtures("children")
 
 KILLS = int(os.environ.get("RAGLA_FAULTS", "60"))
@@ -69,3 +71,26 @@ def test_a_kill_at_any_instant_loses_nothing(tmp_path: Path, seed: int) -> None:
     assert content(index_dir) == content(tmp_path / "scratch")
     assert check_answers(documents, index_dir) == len(documents.here)
     assert in_time >= kills / 3, "most kills came too late to mean anything"
+
+
+def test_an_interrupt_at_any_instant_ends_a_run_soon(tmp_path: Path) -> None:
+    """Ctrl-C is heard within a batch, loses nothing that was stored, and the next run goes on."""
+    documents = Documents(tmp_path / "docs", seed=50)
+    documents.fill(18)
+    unhurt = finished(Job(documents.folder, tmp_path / "scratch"))
+    heard = 0
+    for number in range(8):
+        index_dir = tmp_path / f"index{number}"
+        child = Child(Job(documents.folder, index_dir))
+        outcome, seconds = child.interrupt_after(unhurt.seconds * (number + 0.5) / 8)
+        assert outcome is not None
+        if outcome.report is None:
+            heard += 1
+            assert outcome.trace.rstrip().endswith("KeyboardInterrupt")
+            assert seconds < max(2.0, unhurt.seconds), "the interrupt was not heard"
+        stored = check_answers(documents, index_dir) if (index_dir / "current").exists() else 0
+        again = finished(Job(documents.folder, index_dir)).report
+        assert isinstance(again, IndexReport)
+        assert (again.unchanged, again.indexed) == (stored, len(documents.here) - stored)
+        assert content(index_dir) == content(tmp_path / "scratch")
+    assert heard >= 3

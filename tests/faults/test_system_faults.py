@@ -114,3 +114,14 @@ def test_a_process_that_dies_in_a_call_loses_nothing(change: Change, tmp_path: P
         job = replace(change.job, index_dir=index_dir)
         assert Child(job, SystemFault("torn", call)).outcome() is None
         check_what_is_left(change, index_dir)
+
+
+def test_nothing_is_renamed_that_is_not_on_disk(change: Change) -> None:
+    """A power cut must not leave a name without its bytes: the file is flushed before, its folder behind."""
+    renames = [
+        (change.calls[at - 1], change.calls[at + 1 :]) for at, kind in enumerate(change.calls) if kind == "r"
+    ]
+    assert renames
+    for before, behind in renames:
+        assert before == "s"
+        assert behind.lstrip("u").startswith("s")
