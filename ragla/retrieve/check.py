@@ -101,6 +101,13 @@ def _left(index_dir: Path) -> Iterator[Problem]:
     mend = _command("ragla index", index_dir)
     for path in leftovers(index_dir):
         yield Problem("left by an interrupted run, to be deleted by the next", str(path), mend)
+    kept = generations(index_dir)
+    if kept is not None and kept.previous is not None:
+        try:
+            Store.read_database(kept.previous).close()
+        except RaglaError:
+            what = "the index of before cannot be read; the next change replaces it"
+            yield Problem(what, str(kept.previous), mend)
 
 
 def _unreadable(index_dir: Path, error: RaglaError, was_repaired: bool) -> Problem:

@@ -16,7 +16,7 @@ from ragla.errors import IndexLocked, IndexUnusable, RaglaError
 from ragla.retrieve import IndexReport, Retriever
 from ragla.retrieve import generations as generations_module
 from ragla.retrieve import update as update_module
-from ragla.retrieve.check import check_index, content_hash
+from ragla.retrieve.check import check_index, checks, content_hash
 from ragla.retrieve.events import BatchStored, Event, FileRead
 from ragla.retrieve.generations import Sitting, rollback
 from ragla.retrieve.layout import generations, leftovers, point_to, writing
@@ -283,6 +283,13 @@ def test_a_damaged_previous_generation_is_not_gone_back_to(index: Index, folder:
     kept.previous.write_bytes(b"x" * 5000)
     with pytest.raises(IndexUnusable):
         rollback(place)
+    assert content_hash(place) == now
+    assert check_index(place) == []
+    (waiting,) = [problem for check in checks(place) for problem in check.waiting]
+    assert waiting.where == str(kept.previous)
+    add(folder, "giraffe.txt", "A giraffe.")
+    index()
+    rollback(place)
     assert content_hash(place) == now
 
 
