@@ -76,7 +76,7 @@ def index(
     if dry_run:
         cli_dry_run.show(roots, place, loaded.profile, selection, retry, rebuild, as_json)
         return
-    embedder = session.open_embedder(loaded.profile)
+    embedder = session.lazy_embedder(loaded.profile)
 
     sitting = Sitting()
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ragla.decode.model import TargetModel
     from ragla.earlier import EarlierAnswers
     from ragla.retrieve.embed import SentenceEmbedder
+    from ragla.retrieve.lazy import LazyEmbedder
     from ragla.retrieve.rerank import CrossEncoderReranker
     from ragla.retrieve.retriever import Retriever
 
@@ -68,6 +69,17 @@ def open_embedder(profile: Profile) -> SentenceEmbedder:
     return SentenceEmbedder(
         folder, settings.embedder, devices, settings.query_prompt, settings.passage_prompt
     )
+
+
+def lazy_embedder(profile: Profile) -> LazyEmbedder:
+    """The same embedder, loaded when it first reads something. Raises ModelUnavailable for none."""
+    from ragla.retrieve.lazy import LazyEmbedder
+
+    settings = profile.retrieve
+    folder = models.locate(settings.embedder)
+    prompts = settings.query_prompt, settings.passage_prompt
+    notes = models.cache_folder() / "embedders"
+    return LazyEmbedder(folder, settings.embedder, prompts, notes, lambda: open_embedder(profile))
 
 
 def open_retriever(profile: Profile, index: Path) -> Retriever:

@@ -81,7 +81,7 @@ class Chunker:
                 f"retrieve.chunk_overlap {overlap} is not below retrieve.chunk_tokens {max_tokens}",
                 hint=f"set retrieve.chunk_overlap below {max_tokens}",
             )
-        self._tokenizer = embedder.tokenizer
+        self._embedder = embedder  # its tokenizer is asked for when there is something to cut
         self._room = embedder.max_tokens - embedder.overhead_tokens
         self._max_tokens = max_tokens
         self._overlap = overlap
@@ -199,7 +199,7 @@ class Chunker:
 
     def _size(self, text: str) -> int:
         """Tokens of a text, and no fewer than its characters make likely."""
-        tokens = len(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        tokens = len(self._embedder.tokenizer.encode(text, add_special_tokens=False).ids)
         return max(tokens, -(-len(text) // _CHARACTERS_PER_TOKEN))
 
     def _sizes(self, text: str, bounds: list[int]) -> Iterator[int]:
@@ -207,7 +207,7 @@ class Chunker:
             part = bounds[first : first + _BATCH + 1]
             rows = [text[left:right] for left, right in pairwise(part)]
             for row, encoded in zip(
-                rows, self._tokenizer.encode_batch(rows, add_special_tokens=False), strict=True
+                rows, self._embedder.tokenizer.encode_batch(rows, add_special_tokens=False), strict=True
             ):
                 yield max(len(encoded.ids), -(-len(row) // _CHARACTERS_PER_TOKEN))
 
