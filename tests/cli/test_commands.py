@@ -17,6 +17,9 @@ from tests.cli.tiny_world import QUESTION, Ragla, World, document
 COMMANDS = [
     [],
     ["index"],
+    ["info"],
+    ["doctor"],
+    ["remove"],
     ["search"],
     ["ask"],
     ["chat"],
