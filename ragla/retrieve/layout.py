@@ -21,7 +21,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ragla.errors import IndexLocked, RaglaError
+from ragla.errors import IndexLocked
 from ragla.retrieve.durable import write_durably
 from ragla.retrieve.faults import file_errors
 
@@ -47,18 +47,15 @@ def writing(index_dir: Path) -> Iterator[None]:
     Raises IndexLocked when another process holds it, RaglaError when the folder cannot be written.
     """
     lock = FileLock(index_dir / LOCK)
-    try:
+    with file_errors(index_dir / LOCK):
         index_dir.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise IndexLocked(
-            f"{index_dir}: another process is writing this index",
-            hint="wait until it has finished and run the command again",
-        ) from error
-    except OSError as error:
-        raise RaglaError(
-            f"{index_dir}: cannot be written: {error.strerror}", hint="name another index folder"
-        ) from error
+        try:
+            lock.acquire(timeout=0)
+        except Timeout as error:
+            raise IndexLocked(
+                f"{index_dir}: another process is writing this index",
+                hint="wait until it has finished and run the command again",
+            ) from error
     try:
         if not (index_dir / _IGNORE).exists():
             with contextlib.suppress(OSError):  # no reason not to index
