@@ -20,7 +20,7 @@ from pathlib import Path
 from ragla.errors import IndexUnusable, RaglaError
 from ragla.retrieve import migrate, schema
 from ragla.retrieve.durable import sync_file, sync_folder
-from ragla.retrieve.faults import DiskFull, damaged, database_errors, file_errors
+from ragla.retrieve.faults import MAKE_ROOM, damaged, database_errors, file_errors
 from ragla.retrieve.layout import (
     Generations,
     databases,
@@ -121,8 +121,10 @@ def _copy(store: Store) -> None:
             temporary.replace(target)
             _share_vectors(store.dense_path, vectors_of(target))
             sync_folder(folder)
-    except DiskFull as error:
-        raise DiskFull(str(error), hint=_TO_DO_WITHOUT) from error
+    except RaglaError as error:
+        if error.hint == MAKE_ROOM:
+            raise RaglaError(str(error), hint=_TO_DO_WITHOUT) from error
+        raise
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
