@@ -24,7 +24,6 @@ from python_faults import Calls, failing
 from ragla.errors import RaglaError
 from ragla.retrieve import Retriever
 from ragla.retrieve.remove import take_back
-from tests.conftest import EXAMPLES
 
 NAMES = st.sampled_from(
     [f"part{number % 2}/f{number}.{'md' if number % 3 else 'txt'}" for number in range(8)]
@@ -173,7 +172,7 @@ class History(RuleBasedStateMachine):
 class TestHistory(History.TestCase):
     # A step takes a tenth of a second: to shrink what fails would take longer than all other tests.
     settings = settings(
-        max_examples=max(1, int(8 * EXAMPLES)),
+        max_examples=max(1, settings.default.max_examples * 8 // 100),
         stateful_step_count=25,
         phases=[Phase.explicit, Phase.generate],
     )
