@@ -76,7 +76,9 @@ def index(
     if dry_run:
         cli_dry_run.show(roots, place, loaded.profile, selection, retry, rebuild, as_json)
         return
-    embedder = session.lazy_embedder(loaded.profile)
+    # Who follows folders does not want to wait for the model at the first change.
+    opened = session.open_embedder if follow else session.lazy_embedder
+    embedder = opened(loaded.profile)
 
     sitting = Sitting()
 
