@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
+from tqdm import tqdm  # type: ignore[import-untyped]
 
 from ragla.errors import RaglaError
 from ragla.memory import out_of_memory
@@ -49,6 +50,8 @@ def _in_worker(folder: str, threads: int) -> SentenceTransformer:
     threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     logging.disable(logging.CRITICAL)  # an error is handed back
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    # its own lock is a semaphore of the system, which a process that is ended leaves behind with a warning
+    tqdm.set_lock(threading.RLock())
     torch.set_num_threads(threads)
     return SentenceTransformer(folder, device="cpu", local_files_only=True)
 

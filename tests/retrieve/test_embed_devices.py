@@ -143,6 +143,7 @@ def test_an_interrupt_of_the_terminal_leaves_no_process_and_one_traceback(
     _, said = parent.communicate(timeout=60)
     assert said.count("Traceback") == 1  # the parent's own, which a command does not show
     assert "KeyboardInterrupt" in said
+    assert "leaked" not in said  # semaphores
     assert not any(map(_runs, workers))
 
 
