@@ -137,7 +137,7 @@ def index_folders(
                 changes.note_kept()
         sweep(index_dir)
     update.remarks += [
-        (str(root), f"{len(one.removed)} paths in it were removed and stay out: ragla remove --list")
+        (str(root), f"kept out of it after ragla remove: {len(one.removed)}; ragla remove --list names them")
         for root, one in chosen.items()
         if root in folders and one.removed
     ]
