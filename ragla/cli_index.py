@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -59,7 +60,11 @@ def index(
     """
     from ragla import session
 
-    _check_flags(folders, {"--rollback": rollback, "--dry-run": dry_run, "--watch": follow}, rebuild)
+    for_a_run = {
+        "folders": folders, "--rebuild": rebuild, "--include": include, "--exclude": exclude,
+        "--hidden": hidden, "--no-ignore": no_ignore, "--retry": retry, "--device": device,
+    }  # fmt: skip
+    _check_flags({"--rollback": rollback, "--dry-run": dry_run, "--watch": follow}, for_a_run)
     if rollback:
         cli_rollback.roll_back(index_path, as_json)
         return
@@ -115,15 +120,15 @@ def _show(report: IndexReport, place: Path, as_json: bool) -> None:
     show_notice(problem)
 
 
-def _check_flags(folders: list[Path] | None, modes: dict[str, bool], rebuild: bool) -> None:
+def _check_flags(modes: Mapping[str, bool], for_a_run: Mapping[str, object]) -> None:
     """Raise UsageError for flags that exclude each other."""
     chosen = [name for name, is_on in modes.items() if is_on]
     if len(chosen) > 1:
         raise UsageError(f"{chosen[0]} and {chosen[1]} exclude each other", "give one of them")
-    if modes["--rollback"] and (folders or rebuild):
-        what = "folders" if folders else "--rebuild"
+    meant = next((name for name, given in for_a_run.items() if given), None)
+    if modes["--rollback"] and meant:
         raise UsageError(
-            f"--rollback takes no {what}: it brings the whole index back", "ragla index --rollback"
+            f"--rollback takes no {meant}: it brings the whole index back", "ragla index --rollback"
         )
 
 

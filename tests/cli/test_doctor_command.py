@@ -119,6 +119,7 @@ def test_a_rollback_says_what_is_there_now(ragla: Ragla, mine: World, place: lis
     [
         (["--rollback", "docs"], "--rollback takes no folders"),
         (["--rollback", "--rebuild"], "--rollback takes no --rebuild"),
+        (["--rollback", "--exclude", "*.md"], "--rollback takes no --exclude"),
         (["--rollback", "--dry-run"], "exclude each other"),
         (["--dry-run", "--watch"], "exclude each other"),
     ],
