@@ -18,7 +18,9 @@ def test_an_index_is_described_in_words_and_as_json(ragla: Ragla, world: World) 
     assert f"{found['documents']} documents, {found['passages']} passages" in told.stdout
     assert found["dense"]["factory"] == found["advice"]["factory"] == "Flat"
     assert str(world.docs) in told.stdout
-    assert found["bytes"]["total"] == sum(path.stat().st_size for path in world.index.iterdir())
+    # the memory that processes share is there only while one has the database open
+    files = [path for path in world.index.iterdir() if not path.name.endswith("-shm")]
+    assert found["bytes"]["total"] == sum(path.stat().st_size for path in files)
 
 
 def test_names_of_skipped_files_cannot_control_a_terminal(ragla: Ragla, world: World, tmp_path: Path) -> None:
