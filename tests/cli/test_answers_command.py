@@ -213,9 +213,8 @@ def test_an_interrupted_answer_is_not_kept_and_costs_no_other(ragla: Ragla, own:
         answering.communicate(timeout=60)
     assert answering.returncode == 130
     # what was drafted from it before the interrupt counts as a use
-    assert [{**answer, "uses": 0} for answer in listed(ragla, own)] == [
-        {**answer, "uses": 0} for answer in before
-    ]
+    used = {"uses": 0, "last_used": 0}
+    assert [answer | used for answer in listed(ragla, own)] == [answer | used for answer in before]
 
 
 def test_a_reader_that_leaves_early_costs_no_earlier_answer(ragla: Ragla, own: World) -> None:
