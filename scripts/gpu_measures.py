@@ -19,8 +19,8 @@ from ragla.decode.backend.cuda_attention import grouped_attention
 from ragla.decode.backend.eager import EagerBackend
 from ragla.decode.backend.graphs import CaptureFailed, graphs_for
 from ragla.decode.kv_cache import KVCache
-from ragla.decode.shortage import out_of_memory
 from ragla.decode.tree_attention import causal_rows, tree_rows
+from ragla.memory import out_of_memory
 from ragla.trie import DraftTree
 
 PREFIX = 200  # tokens before the tree whose logits are checked
