@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,10 +15,13 @@ from tests.decode.tiny_models import save_tiny
 LoadTiny = Callable[..., TargetModel]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def one_thread() -> None:
-    """Tiny matrices gain nothing from threads, and waiting for each other costs."""
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny matrices gain nothing from threads, and waiting for each other costs; real models do."""
+    before = torch.get_num_threads()
     torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="session")
