@@ -9,7 +9,7 @@ import typer
 
 from ragla.errors import IndexUnusable
 from ragla.flags import IndexFlag, JsonFlag
-from ragla.render import one_line
+from ragla.render import first_of, one_line
 from ragla.terminal import errors, output, print_json, status
 
 if TYPE_CHECKING:
@@ -89,10 +89,8 @@ def _problem_lines(problems: tuple[Problem, ...], style: str) -> Iterable[Text]:
 
     for mend in dict.fromkeys(problem.mend for problem in problems):
         same = [problem for problem in problems if problem.mend == mend]
-        for problem in same[:SHOWN]:
-            yield Text(f"  {one_line(problem.where)}: {one_line(problem.what)}", style=style)
-        if len(same) > SHOWN:
-            yield Text(f"  … and {len(same) - SHOWN} more; --json lists them all", style=style)
+        said = (f"  {one_line(problem.where)}: {one_line(problem.what)}" for problem in same)
+        yield from first_of((Text(line, style=style) for line in said), SHOWN, style)
         yield Text(f"  → {one_line(mend)}")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragla.render import counted, one_line
+from ragla.render import counted, first_of, one_line
 from ragla.terminal import index_progress, output, print_json
 
 if TYPE_CHECKING:
@@ -48,19 +48,9 @@ def preview_lines(seen: Preview) -> Iterable[Text]:
         style="bold",
     )
     for word, paths in (("read", seen.to_read), ("drop", seen.removed)):
-        yield from _listed(Text(f"  {word}: {one_line(path)}") for path in paths)
-    yield from _listed(
-        Text(f"  skip: {one_line(path)}: {one_line(reason)}", style="yellow") for path, reason in seen.skipped
-    )
-
-
-def _listed(lines: Iterable[Text]) -> Iterable[Text]:
-    from rich.text import Text
-
-    every = list(lines)
-    yield from every[:SHOWN]
-    if len(every) > SHOWN:
-        yield Text(f"  … and {len(every) - SHOWN} more; --json lists them all", style="yellow")
+        yield from first_of((Text(f"  {word}: {one_line(path)}") for path in paths), SHOWN, "yellow")
+    skipped = (f"  skip: {one_line(path)}: {one_line(reason)}" for path, reason in seen.skipped)
+    yield from first_of((Text(line, style="yellow") for line in skipped), SHOWN, "yellow")
 
 
 def preview_json(seen: Preview, place: Path) -> dict[str, Any]:

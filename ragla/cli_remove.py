@@ -79,8 +79,10 @@ def _take_back(place: Path, paths: list[str], keep: bool, as_json: bool) -> None
 
 
 def _remove(place: Path, paths: list[str], keep: bool, as_json: bool) -> None:
+    from rich.text import Text
+
     from ragla.earlier import forget_stale
-    from ragla.render import counted, one_line
+    from ragla.render import counted, first_of, one_line
     from ragla.retrieve.remove import remove as take_out
 
     made = take_out(place, paths, keep)
@@ -99,10 +101,8 @@ def _remove(place: Path, paths: list[str], keep: bool, as_json: bool) -> None:
         return
     head = f"{counted(len(made.files), 'file')} removed · {counted(made.total_passages, 'passage')} left in "
     errors().print(head + one_line(str(place)), style="bold", soft_wrap=True)
-    for path in made.files[:SHOWN]:
-        errors().print(f"  {one_line(path)}", soft_wrap=True)
-    if len(made.files) > SHOWN:
-        errors().print(f"  … and {len(made.files) - SHOWN} more; --json lists them all", soft_wrap=True)
+    for line in first_of((Text(f"  {one_line(path)}") for path in made.files), SHOWN):
+        errors().print(line, soft_wrap=True)
     if dropped:
         errors().print(f"  dropped with its documents: {counted(dropped, 'earlier answer')}", soft_wrap=True)
     show_notice(problem)

@@ -39,6 +39,14 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
+def first_of(lines: Iterable[Text], most: int, style: str = "") -> Iterable[Text]:
+    """The first ``most`` lines, and how many more there are."""
+    every = list(lines)
+    yield from every[:most]
+    if len(every) > most:
+        yield Text(f"  … and {len(every) - most} more; --json lists them all", style=style)
+
+
 def passage_lines(number: int, found: ScoredPassage) -> Iterable[Text]:
     """A found passage: where, how well, and its text."""
     passage = found.passage
@@ -88,10 +96,8 @@ def index_lines(report: IndexReport, index: str) -> Iterable[Text]:
     if not report.total_passages:
         yield Text("  there is nothing in it to find: no document with text was found", style="yellow")
     for title, rows in (("skipped", report.skipped), ("note", report.remarks)):
-        for path, reason in rows[:SKIPPED_SHOWN]:
-            yield Text(f"  {title}: {one_line(path)}: {one_line(reason)}", style="yellow")
-        if len(rows) > SKIPPED_SHOWN:
-            yield Text(f"  … and {len(rows) - SKIPPED_SHOWN} more; --json lists them all", style="yellow")
+        said = (f"  {title}: {one_line(path)}: {one_line(reason)}" for path, reason in rows)
+        yield from first_of((Text(line, style="yellow") for line in said), SKIPPED_SHOWN, "yellow")
 
 
 def index_json(report: IndexReport, index: str) -> dict[str, Any]:

@@ -19,9 +19,7 @@ for _flag in ("O_NONBLOCK", "O_NOFOLLOW", "O_BINARY", "O_CLOEXEC"):
 CLOCK_TICK_NS = 2_000_000_000
 
 
-def looks_as_known(
-    file: FoundFile, known: FileRecord | None, retry: bool, tick_ns: int = CLOCK_TICK_NS
-) -> bool:
+def looks_as_known(file: FoundFile, known: FileRecord | None, retry: bool) -> bool:
     """Whether a file looks as it did when it was read. ``retry``: one that was skipped is read again.
 
     One that could not even be read tells nothing of itself, and is tried in every run.
@@ -31,7 +29,7 @@ def looks_as_known(
     same = (known.size, known.mtime_ns, known.ctime_ns, known.inode) == (
         file.size, file.mtime_ns, file.ctime_ns, file.inode,
     )  # fmt: skip
-    return same and max(file.mtime_ns, file.ctime_ns) < known.read_ns - tick_ns
+    return same and max(file.mtime_ns, file.ctime_ns) < known.read_ns - CLOCK_TICK_NS
 
 
 def gone(
@@ -47,7 +45,7 @@ def gone(
     return [
         absolute
         for absolute in known
-        if absolute not in here and _below(absolute, folders) and not _below(absolute, closed)
+        if absolute not in here and below(absolute, folders) and not below(absolute, closed)
     ]
 
 
@@ -75,5 +73,6 @@ def unreadable(error: OSError) -> str:
     return "vanished before it was read" if vanished else f"cannot be read: {error.strerror}"
 
 
-def _below(absolute: str, folders: Iterable[Path]) -> bool:
-    return any(Path(absolute).is_relative_to(folder) for folder in folders)
+def below(path: str | Path, folders: Iterable[Path]) -> bool:
+    """Whether a path is one of the folders, or in one."""
+    return any(Path(path).is_relative_to(folder) for folder in folders)

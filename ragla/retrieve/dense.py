@@ -24,6 +24,7 @@ __all__ = [
     "DenseRecord",
     "check_factory",
     "is_recorded",
+    "spread",
     "write_dense",
 ]
 
@@ -80,7 +81,7 @@ class DenseIndex:
         inner = _made(factory, parameters, dimension)
         try:
             if count and not inner.is_trained:
-                inner.train(_sample(blocks, count, dimension, _prepare_training(inner)))
+                inner.train(spread(blocks, count, dimension, _prepare_training(inner)))
             index = faiss.IndexIDMap2(inner)
             for ids, vectors in blocks():
                 index.add_with_ids(vectors, ids)
@@ -232,9 +233,9 @@ def _prepare_training(inner: Any) -> int:
     return max(_LEAST_SAMPLE, 0 if lists is None else _POINTS_A_CENTROID * int(lists.nlist))
 
 
-def _sample(blocks: Blocks, count: int, dimension: int, wanted: int) -> Vectors:
-    """At most ``wanted`` of the vectors (n, dimension), evenly spread."""
-    step = -(-count // wanted)
+def spread(blocks: Blocks, count: int, dimension: int, wanted: int) -> Vectors:
+    """At most ``wanted`` of ``count`` vectors (n, dimension), evenly spread."""
+    step = max(1, -(-count // wanted))
     sample = np.empty((-(-count // step), dimension), dtype=np.float32)
     filled = seen = 0
     for _, vectors in blocks():

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ragla.errors import UsageError
-from ragla.retrieve.dense import DenseIndex
+from ragla.retrieve.dense import DenseIndex, spread
 from ragla.retrieve.embed import Vectors
 from ragla.retrieve.retriever import POOL
 from ragla.retrieve.store import Store
@@ -84,11 +84,6 @@ def _spread(index_dir: Path, wanted: int) -> tuple[Vectors, int]:
         with store.transaction("DEFERRED"):
             passages = store.passage_count()
             dimension = int(store.fingerprint().get("dimension", 0))
-            step = max(1, -(-passages // wanted))
-            parts, seen = [np.zeros((0, dimension), np.float32)], 0
-            for _, vectors in store.vector_blocks(dimension):
-                parts.append(vectors[-seen % step :: step])
-                seen += len(vectors)
+            return spread(lambda: store.vector_blocks(dimension), passages, dimension, wanted), passages
     finally:
         store.close()
-    return np.concatenate(parts), passages

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,8 +58,7 @@ def upgrade(store: Store) -> None:
         ):  # fmt: skip
             connection.execute(f"ALTER TABLE {table} ADD COLUMN {column} BLOB NOT NULL DEFAULT x''")
         _add_digests(connection)
-        roots = connection.execute("SELECT DISTINCT root FROM files ORDER BY root").fetchall()
-        store.set_value("roots", json.dumps([row[0] for row in roots]))
+        store.note_roots()
         store.set_value("schema_version", SCHEMA_VERSION)
         for key, value in connection.execute("SELECT key, value FROM meta").fetchall():
             store.set_value(key, value)

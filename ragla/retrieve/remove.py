@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ragla.errors import UsageError
+from ragla.retrieve.changes import below
 from ragla.retrieve.faults import database_errors
 from ragla.retrieve.generations import Changes
 from ragla.retrieve.layout import sweep, writing
@@ -41,7 +42,7 @@ def remove(index_dir: Path, names: Sequence[str], keep_previous: bool) -> Remove
         with _opened(index_dir) as store, database_errors(store.database):
             known, roots = store.files(), [Path(root) for root in store.roots()]
             paths = [_meant(name, known, roots) for name in names]
-            gone = [absolute for absolute in known if _is_below(Path(absolute), paths)]
+            gone = [absolute for absolute in known if below(absolute, paths)]
             changes = Changes(store, keep_previous)
             store.before_change = changes.begin
             remember(store, _without(selections(store), roots, paths))
@@ -50,7 +51,7 @@ def remove(index_dir: Path, names: Sequence[str], keep_previous: bool) -> Remove
             total = store.passage_count()
             changes.finish()
         sweep(index_dir)
-    folders = [str(root) for root in roots if _is_below(root, paths)]
+    folders = [str(root) for root in roots if below(root, paths)]
     return Removed(tuple(gone), tuple(folders), total)
 
 
@@ -127,18 +128,14 @@ def _spelled(name: str) -> list[Path]:
     return [Path(os.path.abspath(path)), path.resolve()]  # noqa: PTH100  resolve() follows links
 
 
-def _is_below(path: Path, folders: Iterable[Path]) -> bool:
-    return any(path.is_relative_to(folder) for folder in folders)
-
-
 def _without(
     made: Mapping[Path, Selection], roots: Iterable[Path], paths: Sequence[Path]
 ) -> dict[Path, Selection]:
     """The selections of the folders that stay, with what is not wanted any more."""
-    chosen = {root: selection for root, selection in made.items() if not _is_below(root, paths)}
+    chosen = {root: selection for root, selection in made.items() if not below(root, paths)}
     for root in roots:
         inside = [path.relative_to(root).as_posix() for path in paths if path.is_relative_to(root)]
-        if inside and not _is_below(root, paths):
+        if inside and not below(root, paths):
             selection = chosen.get(root, EVERYTHING)
             chosen[root] = replace(selection, removed=tuple(sorted({*selection.removed, *inside})))
     return chosen

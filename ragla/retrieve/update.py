@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ragla.config import RetrieveSettings
-from ragla.retrieve.changes import CLOCK_TICK_NS, file_bytes, gone, looks_as_known, unreadable
+from ragla.retrieve.changes import file_bytes, gone, looks_as_known, unreadable
 from ragla.retrieve.chunk import Chunk, Chunker, embedded_text
 from ragla.retrieve.dense import Block, is_recorded, write_dense
 from ragla.retrieve.devices import device_names
@@ -36,7 +36,6 @@ from ragla.retrieve.walk import FoundFile, Unreached, walk
 # A batch is stored when it holds this many passages or files: what a kill can cost.
 BATCH_PASSAGES = 256
 _BATCH_FILES = 200
-_CLOCK_TICK_NS = CLOCK_TICK_NS
 
 
 @dataclass
@@ -121,7 +120,7 @@ class Update:
     def _is_as_known(self, file: FoundFile) -> bool:
         """Count a file that looks as it did when it was read: as unchanged, or as skipped as before."""
         known = self._known.get(str(file.absolute))
-        if known is None or not looks_as_known(file, known, self._retry, _CLOCK_TICK_NS):
+        if known is None or not looks_as_known(file, known, self._retry):
             return False
         self._count_known(known)
         return True

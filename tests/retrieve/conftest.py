@@ -10,7 +10,7 @@ import pytest
 from hashing_embedder import HashingEmbedder
 
 from ragla.config import RetrieveSettings
-from ragla.retrieve import IndexReport, Retriever, index_folders
+from ragla.retrieve import IndexReport, Retriever, changes, index_folders
 
 
 @pytest.fixture
@@ -29,6 +29,18 @@ def folder(tmp_path: Path) -> Path:
     (root / "guides" / "boats.txt").write_text("Boats are moored at the north pier.\n", encoding="utf-8")
     (root / "差旅.md").write_text("# 差旅\n\n差旅报销需要发票。\n", encoding="utf-8")
     return root
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """Where ``index`` puts the index."""
+    return tmp_path / "index"
+
+
+@pytest.fixture
+def no_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that were written a moment ago count as unchanged too."""
+    monkeypatch.setattr(changes, "CLOCK_TICK_NS", 0)
 
 
 Indexing = Callable[..., IndexReport]

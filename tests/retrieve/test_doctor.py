@@ -23,14 +23,7 @@ Index = Callable[..., IndexReport]
 Found = Callable[[str], list[str]]
 
 
-@pytest.fixture(autouse=True)
-def no_tick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(update_module, "_CLOCK_TICK_NS", 0)
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "index"
+pytestmark = pytest.mark.usefixtures("no_tick")
 
 
 def change(place: Path, *statements: str) -> None:

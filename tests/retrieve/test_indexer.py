@@ -26,9 +26,7 @@ Index = Callable[..., IndexReport]
 Found = Callable[[str], list[str]]
 
 
-@pytest.fixture(autouse=True)
-def no_tick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(update_module, "_CLOCK_TICK_NS", 0)
+pytestmark = pytest.mark.usefixtures("no_tick")
 
 
 def test_first_and_second_run(index: Index, embedder: HashingEmbedder, folder: Path) -> None:

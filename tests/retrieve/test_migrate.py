@@ -13,7 +13,6 @@ from hashing_embedder import HashingEmbedder
 from ragla.errors import IndexUnusable
 from ragla.retrieve import IndexReport, Retriever
 from ragla.retrieve import migrate as migrate_module
-from ragla.retrieve import update as update_module
 from ragla.retrieve.check import check_index, content_hash
 from ragla.retrieve.generations import rollback
 from ragla.retrieve.layout import current_database
@@ -49,9 +48,7 @@ COLUMNS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def no_tick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(update_module, "_CLOCK_TICK_NS", 0)
+pytestmark = pytest.mark.usefixtures("no_tick")
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 from ragla.config import RetrieveSettings
 from ragla.errors import IndexUnusable, UsageError
 from ragla.retrieve import IndexReport
-from ragla.retrieve import update as update_module
 from ragla.retrieve.events import Event, FileRead
 from ragla.retrieve.indexer import cutting_of
 from ragla.retrieve.preview import Preview, preview
@@ -20,9 +19,7 @@ from ragla.retrieve.selection import Selection
 Index = Callable[..., IndexReport]
 
 
-@pytest.fixture(autouse=True)
-def no_tick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(update_module, "_CLOCK_TICK_NS", 0)
+pytestmark = pytest.mark.usefixtures("no_tick")
 
 
 def ignore(event: Event) -> None:

@@ -12,7 +12,6 @@ from hashing_embedder import HashingEmbedder
 
 from ragla.errors import IndexUnusable, UsageError
 from ragla.retrieve import IndexReport
-from ragla.retrieve import update as update_module
 from ragla.retrieve.check import check_index, checks, content_hash
 from ragla.retrieve.generations import rollback
 from ragla.retrieve.preview import preview
@@ -24,14 +23,7 @@ Index = Callable[..., IndexReport]
 Found = Callable[[str], list[str]]
 
 
-@pytest.fixture(autouse=True)
-def no_tick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(update_module, "_CLOCK_TICK_NS", 0)
-
-
-@pytest.fixture
-def place(tmp_path: Path) -> Path:
-    return tmp_path / "index"
+pytestmark = pytest.mark.usefixtures("no_tick")
 
 
 def test_a_file_stays_out_of_every_later_run(index: Index, folder: Path, place: Path, found: Found) -> None:
