@@ -22,13 +22,22 @@ if TYPE_CHECKING:
 
 
 class Conversation:
-    """Questions to one answerer that follow each other."""
+    """Questions to one answerer that follow each other.
 
-    def __init__(self, answerer: Answerer, retriever: Retriever) -> None:
+    ``turns`` were said before, ``asked`` is the last question, whether it was answered or not.
+    """
+
+    def __init__(
+        self,
+        answerer: Answerer,
+        retriever: Retriever,
+        turns: Sequence[Turn] = (),
+        asked: str | None = None,
+    ) -> None:
         self.answerer = answerer
         self.retriever = retriever
-        self.turns: list[Turn] = []
-        self._asked: str | None = None
+        self.turns: list[Turn] = list(turns)
+        self._asked = asked
         self._shown: list[int] = []
 
     def forget(self) -> None:

@@ -145,7 +145,8 @@ class Retriever:
         self, query: str, top_k: int = 4, floor: float = -1.0, filters: Filters | None = None
     ) -> Explanation:
         """What a search finds, how each score came about, and what became of all that was ranked."""
-        vector = self._embedder.encode_query(query)
+        with self._turn:  # a tokenizer that truncates is for one thread at a time
+            vector = self._embedder.encode_query(query)
         with self._turn, self._store.transaction("DEFERRED") as connection:
             self._refresh()
             evidence = self._evidence(query, vector)
