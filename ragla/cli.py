@@ -29,6 +29,7 @@ from ragla.cli_info import info
 from ragla.cli_models import config_app, models_app
 from ragla.cli_remove import remove
 from ragla.cli_search import search, why_not
+from ragla.cli_serve import serve
 from ragla.errors import UsageError
 from ragla.failure import INTERRUPTION, Failure, is_control_flow
 from ragla.terminal import JsonForm, print_json
@@ -84,7 +85,7 @@ app = typer.Typer(
     help="Answers questions from a folder of documents on this machine, several tokens a step, exactly.",
     epilog="Start with: [bold]ragla index ./docs[/] and then [bold]ragla ask 'your question'[/]",
 )
-for command in (index, info, doctor, remove, search, ask, chat, bench):
+for command in (index, info, doctor, remove, search, ask, chat, serve, bench):
     app.command()(command)
 app.command("why-not")(why_not)
 app.command("eval")(evaluate)
