@@ -99,6 +99,10 @@ class Retriever:
             store.close()
             raise
 
+    def reopened(self, index_dir: Path) -> Retriever:
+        """Another with the same models, on the database that is current now. Raises as ``open``."""
+        return Retriever.open(index_dir, self._embedder, self._reranker, self._rerank_depth)
+
     def close(self) -> None:
         """Close the database."""
         self._store.close()
@@ -194,7 +198,8 @@ class Retriever:
 
         None for a document with no word of the question. Raises IndexUnusable for one without passages.
         """
-        vector = self._embedder.encode_query(query)
+        with self._turn:
+            vector = self._embedder.encode_query(query)
         with self._turn, self._store.transaction("DEFERRED") as connection:
             self._refresh()
             rows = connection.execute("SELECT id FROM chunks WHERE document_id = ?", (document_id,))
