@@ -30,7 +30,7 @@ import sys
 from pathlib import Path
 from ragla.trie.answer_store import AnswerStore, Lesson, StoredAnswer
 from ragla.trie.answers import answer_name
-store = AnswerStore.open(Path(sys.argv[1]))
+store = AnswerStore.open(Path(sys.argv[1]), wait_s=60)  # a busy machine is no failure
 for number in range(int(sys.argv[2]), int(sys.argv[3])):
     ids = tuple(range(number, number + 50))
     ranks = {token: [token + number] for token in range(500)}
