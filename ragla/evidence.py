@@ -6,14 +6,16 @@ It joins what retrieval found to what decoding copied, and knows no model.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from ragla.errors import RaglaError
 from ragla.prompt import CITATION, Prompt, PromptPassage
 
 if TYPE_CHECKING:
     from ragla.decode.request import Block
+    from ragla.retrieve.freshness import Freshness
     from ragla.retrieve.passage import Passage, ScoredPassage
     from ragla.retrieve.retriever import Retriever
 
@@ -25,7 +27,9 @@ DOCUMENT_CHARACTERS = 60_000  # of a long parent document this much around its p
 class Source:
     """A passage the model read. ``cited``: the answer names its number, or names none and copies from it.
 
-    ``copied``: how many of the answer's tokens came from its branch of the trie.
+    ``copied``: how many of the answer's tokens came from its branch of the trie. ``passage``: the passage in
+    the index, where it has one. ``freshness``: how its file was when the answer was finished, None where
+    that was not looked at or cannot be said.
     """
 
     number: int
@@ -35,6 +39,8 @@ class Source:
     score: float
     cited: bool = False
     copied: int = 0
+    passage: Passage | None = None
+    freshness: Freshness | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,8 @@ def gather(found: Sequence[ScoredPassage], retriever: Retriever) -> Evidence:
     for number, scored in enumerate(found, 1):
         passage = scored.passage
         passages.append(PromptPassage(passage.title, passage.text))
-        sources.append(Source(number, passage.path, passage.first_line, passage.last_line, scored.score))
+        lines = passage.first_line, passage.last_line
+        sources.append(Source(number, passage.path, *lines, scored.score, passage=passage))
         found_in.setdefault(passage.document_id, []).append(passage)
     # the best document last: what was counted last is what a tie falls back on
     documents = [
@@ -106,6 +113,23 @@ def copied_passages(block: Block, prompt: Prompt, evidence: Evidence) -> Iterato
             yield paths.index(path) + 1
         elif kind in ("document", "passage"):
             yield 0
+
+
+def looked_at(sources: Iterable[Source], retriever: Retriever) -> list[Source]:
+    """The sources with how their files are now; an index that fails says nothing about them."""
+    from ragla.retrieve.freshness import freshness
+
+    places = [source.passage for source in sources if source.passage is not None]
+    try:
+        digests = dict(retriever.documents({passage.document_id for passage in places}))
+    except RaglaError:
+        return list(sources)
+    return [
+        replace(source, freshness=freshness(source.passage, digests.get(source.passage.absolute)))
+        if source.passage is not None
+        else source
+        for source in sources
+    ]
 
 
 def cite(sources: list[Source], used: list[int], text: str, copied: Counter[int]) -> list[Source]:
