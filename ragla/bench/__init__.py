@@ -8,20 +8,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ragla.bench.decoders import DECODERS, parse_decoders
+    from ragla.bench.names import DECODERS, parse_decoders
     from ragla.bench.questions import BenchQuestion, load_questions, needs_index
     from ragla.bench.report import Report
     from ragla.bench.result import BenchResult
     from ragla.bench.run import run_bench
 
 HOMES = {
-    "DECODERS": "decoders",
+    "DECODERS": "names",
     "BenchQuestion": "questions",
     "BenchResult": "result",
     "Report": "report",
     "load_questions": "questions",
     "needs_index": "questions",
-    "parse_decoders": "decoders",
+    "parse_decoders": "names",
     "run_bench": "run",
 }
 

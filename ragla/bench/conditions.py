@@ -1,4 +1,4 @@
-"""The conditions a bench ran under: without them its numbers say nothing."""
+"""The conditions a bench runs under, asked of the machine, the model and the profile."""
 
 from __future__ import annotations
 
@@ -6,57 +6,28 @@ import datetime
 import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from statistics import median
 
 import torch
 
+from ragla.bench.environment import Environment, TokenRange
 from ragla.bench.machine import cpu_name
 from ragla.bench.stock import stock_dtype
 from ragla.config import Profile
+from ragla.decode.backend import kernels
 from ragla.decode.model import TargetModel
 from ragla.user_path import user_path
 
 
-@dataclass(frozen=True)
-class PromptTokens:
-    """Shortest, median and longest prompt, in tokens."""
-
-    min: int
-    median: float
-    max: int
-
-
-@dataclass(frozen=True)
-class Environment:
-    """Versions, machine, model and settings. ``date``: UTC, ISO 8601. ``device_name``: what CUDA calls it."""
-
-    ragla: str
-    python: str
-    torch: str
-    transformers: str
-    cpu: str
-    cores: int
-    threads: int
-    device: str
-    device_name: str | None
-    model: str
-    dtype: str
-    stock_dtype: str
-    backend: str
-    draft_budget: int
-    cost_aware: bool
-    max_depth: int
-    shape: str
-    max_new_tokens: int
-    prompt_tokens: PromptTokens
-    runs: int
-    date: str
-
-
 def environment(
-    profile: Profile, target: TargetModel, runs: int, prompt_tokens: Sequence[int]
+    profile: Profile,
+    target: TargetModel,
+    runs: int,
+    prompt_tokens: Sequence[int],
+    answer_tokens: Sequence[int],
+    dtypes: Sequence[str],
+    load_average: float | None,
 ) -> Environment:
     """What holds on this machine for this profile."""
     settings, device = profile.decode, target.backend.device
@@ -79,10 +50,21 @@ def environment(
         max_depth=settings.max_depth,
         shape=settings.shape,
         max_new_tokens=settings.max_new_tokens,
-        prompt_tokens=PromptTokens(min(prompt_tokens), median(prompt_tokens), max(prompt_tokens)),
+        prompt_tokens=token_range(prompt_tokens),
         runs=runs,
         date=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        dtypes=tuple(dtypes),
+        system=f"{platform.system()} {platform.release()}",
+        compiled=kernels.compiled,
+        window=target.backend.context_end,
+        answer_tokens=token_range(answer_tokens),
+        load_average=load_average,
     )
+
+
+def token_range(counts: Sequence[int]) -> TokenRange:
+    """Fewest, median and most of some counts."""
+    return TokenRange(min(counts), median(counts), max(counts))
 
 
 def _model_name(model: str) -> str:

@@ -5,29 +5,23 @@ All of them get the same prompt tokens, the same end-of-sequence ids and the sam
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 from ragla.answer import Answerer, Prepared
-from ragla.bench.stock import PROMPT_LOOKUP_TOKENS, StockModel
+from ragla.bench.names import AS_REPLAYED, BUDGET, SHAPE, SHAPES, STOCK_DECODERS, WITHOUT, dtype_of, kind
+from ragla.bench.stock import StockModel
 from ragla.conditions import decode_request
 from ragla.config import DecodeSettings
+from ragla.decode.budget import StepCost
 from ragla.decode.decoder import lookahead
 from ragla.decode.greedy import greedy
 from ragla.decode.request import Block, DecodeRequest
 from ragla.decode.stats import DecodeStats
 from ragla.errors import UsageError
 from ragla.models import locate
-from ragla.trie import LIVE_SOURCES, SOURCES
-
-STOCK_DECODERS = {"hf-greedy": None, "hf-prompt-lookup": PROMPT_LOOKUP_TOKENS}
-WITHOUT = "without:"
-AS_REPLAYED = "as-replayed"
-"""Lookahead from what a replay of recorded answers knows: no live sources, nothing of earlier questions."""
-DECODERS = ("lookahead", "greedy", *STOCK_DECODERS)
-ABLATIONS = (AS_REPLAYED, *(WITHOUT + source for source in SOURCES))
+from ragla.trie import LIVE_SOURCES, DraftLimits
 
 
 @dataclass(frozen=True)
@@ -36,7 +30,10 @@ class Decoded:
 
     ``prefill_tokens``: tokens committed by the prefill's forward, one except where that forward verified a
     draft too. ``steps``: forward passes after it. ``accepted``: draft tokens committed, no bonus tokens.
-    ``ttft_s`` goes from the prompt's tokens to the first answer token; ``decode_s`` starts there.
+    ``ttft_s`` goes from the prompt's tokens to the first answer token, ``seed_s`` of it to the drafter;
+    ``decode_s`` starts there. ``commits``: tokens committed by each step. ``nodes``: rows of all steps,
+    ``draft_s`` and ``verify_s``: parts of ``decode_s``; None where the decoder does not tell.
+    ``calibration_s`` is no part of any other time.
     """
 
     token_ids: tuple[int, ...]
@@ -45,6 +42,12 @@ class Decoded:
     accepted: int
     ttft_s: float
     decode_s: float
+    commits: tuple[int, ...] = ()
+    nodes: int | None = None
+    seed_s: float = 0.0
+    draft_s: float | None = None
+    verify_s: float | None = None
+    calibration_s: float = 0.0
 
     @property
     def step_tokens(self) -> int:
@@ -65,27 +68,6 @@ class Run:
     reset: Callable[[], None] = lambda: None
 
 
-def parse_decoders(compare: Iterable[str] = ()) -> tuple[str, ...]:
-    """``lookahead`` and the decoders named in ``compare``, where one entry may hold several, with commas.
-
-    Raises UsageError for a name that is no decoder.
-    """
-    names = ["lookahead"]
-    for name in (part.strip() for entry in compare for part in entry.split(",")):
-        known = (*DECODERS, *ABLATIONS)
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            shown = ", ".join([*DECODERS, AS_REPLAYED, WITHOUT + "SOURCE"])
-            raise UsageError(
-                f"--compare {name}: no such decoder",
-                f"{hint}decoders: {shown}; a SOURCE is one of {', '.join(SOURCES)}",
-            )
-        if name not in names:
-            names.append(name)
-    return tuple(names)
-
-
 def check_settings(settings: DecodeSettings, names: Sequence[str]) -> None:
     """Refuse settings under which the decoders could not be compared. Raises UsageError."""
     if settings.temperature > 0:
@@ -100,10 +82,20 @@ def check_settings(settings: DecodeSettings, names: Sequence[str]) -> None:
         )
 
 
-def make_runs(names: Sequence[str], answerer: Answerer) -> dict[str, Run]:
-    """A function for each decoder; loads the stock model only when one of them needs it."""
-    runs = {name: _drafting(answerer, name) for name in names if name not in ("greedy", *STOCK_DECODERS)}
-    runs["greedy"] = Run(_greedy(answerer))
+def make_runs(
+    names: Sequence[str], answerer: Answerer, others: Mapping[str, Answerer] | None = None
+) -> dict[str, Run]:
+    """A function for each decoder; loads the stock model only when one of them needs it.
+
+    ``others``: precision → what answers in it, for the names that carry one.
+    """
+    runs = {}
+    for name in names:
+        if name in STOCK_DECODERS:
+            continue
+        dtype = dtype_of(name)
+        its = answerer if dtype is None else (others or {})[dtype]
+        runs[name] = Run(_greedy(its)) if kind(name) == "greedy" else _drafting(its, kind(name))
     if any(name in STOCK_DECODERS for name in names):
         stock = StockModel.load(
             locate(answerer.profile.decode.model), answerer.target, answerer.profile.decode
@@ -123,10 +115,12 @@ def request_for(answerer: Answerer, prepared: Prepared, max_new_tokens: int | No
 
 
 def _drafting(answerer: Answerer, name: str) -> Run:
-    """Lookahead with a drafter of its own, some sources switched off where ``name`` says so."""
+    """Lookahead with a drafter of its own, with what ``name`` switches off or sets."""
     replayed = name == AS_REPLAYED
-    sources_off = {"lookahead": (), AS_REPLAYED: LIVE_SOURCES}
-    drafter = answerer.new_drafter(sources_off.get(name, (name.removeprefix(WITHOUT),)))
+    without: Sequence[str] = LIVE_SOURCES if replayed else ()
+    if name.startswith(WITHOUT):
+        without = (name.removeprefix(WITHOUT),)
+    drafter = answerer.new_drafter(without)
     alike = None if replayed else answerer.spelling.alike  # a transcript has no texts
 
     def decode(prepared: Prepared, request: DecodeRequest) -> Decoded:
@@ -136,12 +130,23 @@ def _drafting(answerer: Answerer, name: str) -> Run:
         drafter.begin(prepared.prompt.token_ids, prepared.seeds, alike)
         seeded_s = perf_counter() - began
         stats = DecodeStats()
-        blocks = lookahead(answerer.target.backend, drafter, request, stats, answerer.limits, answerer.cost)
+        limits, cost = _draft_size(answerer, name)
+        blocks = lookahead(answerer.target.backend, drafter, request, stats, limits, cost)
         decoded = _drained(blocks, stats, seeded_s)
         drafter.end(decoded.token_ids)
         return decoded
 
     return Run(decode, drafter.forget)
+
+
+def _draft_size(answerer: Answerer, name: str) -> tuple[DraftLimits, StepCost | None]:
+    """The bounds of a draft, and what chooses its size; a fixed budget is verified whatever it costs."""
+    shapes = {SHAPE + shape: shape for shape in SHAPES}
+    if name in shapes:
+        return replace(answerer.limits, shape=shapes[name]), answerer.cost
+    if name.startswith(BUDGET):
+        return replace(answerer.limits, budget=int(name.removeprefix(BUDGET))), None
+    return answerer.limits, answerer.cost
 
 
 def _greedy(answerer: Answerer) -> Callable[[Prepared, DecodeRequest], Decoded]:
@@ -152,10 +157,23 @@ def _greedy(answerer: Answerer) -> Callable[[Prepared, DecodeRequest], Decoded]:
     return run
 
 
-def _drained(blocks: Iterator[Block], stats: DecodeStats, before_s: float) -> Decoded:
+def _drained(blocks: Iterator[Block], stats: DecodeStats, seeded_s: float) -> Decoded:
     """Decode to the end and do nothing between steps, so that the decoder's clock counts decoding only."""
     token_ids = tuple(token for block in blocks for token in block.token_ids)
-    return Decoded(token_ids, 1, len(stats.steps), stats.accepted, before_s + stats.prefill_s, stats.decode_s)
+    return Decoded(
+        token_ids,
+        prefill_tokens=1,
+        steps=len(stats.steps),
+        accepted=stats.accepted,
+        ttft_s=seeded_s + stats.prefill_s,
+        decode_s=stats.decode_s,
+        commits=tuple(step.committed for step in stats.steps),
+        nodes=sum(stats.nodes),
+        seed_s=seeded_s,
+        draft_s=sum(step.draft_s for step in stats.steps),
+        verify_s=sum(step.forward_s for step in stats.steps),
+        calibration_s=stats.calibration_s,
+    )
 
 
 def _stock(stock: StockModel, lookup_tokens: int | None) -> Callable[[Prepared, DecodeRequest], Decoded]:
@@ -163,6 +181,14 @@ def _stock(stock: StockModel, lookup_tokens: int | None) -> Callable[[Prepared, 
         token_ids, watch = stock.generate(request, lookup_tokens)
         # every forward gives one token that was not drafted
         accepted = max(0, len(token_ids) - watch.forwards)
-        return Decoded(token_ids, watch.prefill_tokens, watch.steps, accepted, watch.ttft_s, watch.decode_s)
+        return Decoded(
+            token_ids,
+            watch.prefill_tokens,
+            watch.steps,
+            accepted,
+            watch.ttft_s,
+            watch.decode_s,
+            watch.commits(len(token_ids)),
+        )
 
     return run

@@ -1,7 +1,8 @@
-"""What the machine calls itself; it knows no model and loads nothing."""
+"""What the machine calls itself and how busy it is; it knows no model and loads nothing."""
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
 from pathlib import Path
@@ -18,3 +19,11 @@ def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
         if names and names[0]:
             return names[0]
     return platform.processor() or platform.machine()
+
+
+def load_average() -> float | None:
+    """Processes that wanted a core in the last minute, on average; None where the system does not tell."""
+    try:
+        return round(os.getloadavg()[0], 2)
+    except (AttributeError, OSError):
+        return None

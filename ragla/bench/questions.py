@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +20,8 @@ class BenchQuestion:
     """A question. ``passages`` None: to be searched in the index.
 
     ``references`` are alternative right answers; ``expected`` are phrases that a right answer contains.
+    ``verbatim``: the text is all that the model is told, nothing is searched. ``follows``: the id of the
+    question that it goes on from, whose answer stands before it.
     """
 
     id: str
@@ -25,6 +29,9 @@ class BenchQuestion:
     passages: tuple[str, ...] | None = None
     references: tuple[str, ...] = ()
     expected: tuple[str, ...] = ()
+    category: str = ""
+    verbatim: bool = False
+    follows: str | None = None
 
 
 def load_questions(path: Path, limit: int | None = None) -> list[BenchQuestion]:
@@ -44,12 +51,45 @@ def load_questions(path: Path, limit: int | None = None) -> list[BenchQuestion]:
 
 def needs_index(questions: Iterable[BenchQuestion]) -> bool:
     """Whether any question comes without passages."""
-    return any(question.passages is None for question in questions)
+    return any(question.passages is None and not question.verbatim for question in questions)
+
+
+def select(
+    questions: Sequence[BenchQuestion],
+    categories: Sequence[str] = (),
+    each: int | None = None,
+    limit: int | None = None,
+) -> list[BenchQuestion]:
+    """The questions of some categories, the first ``each`` of each, of these the first ``limit``.
+
+    Empty ``categories``: all. Follow-ups stay with their question and are not counted. Raises UsageError for
+    a category that none of them has.
+    """
+    known = sorted({question.category for question in questions if question.category})
+    for category in categories:
+        if category not in known:
+            near = difflib.get_close_matches(category, known, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            listed = f"categories: {', '.join(known)}" if known else "no question has a `category`"
+            raise UsageError(f"--category {category}: no question is of that category", hint + listed)
+    chosen: dict[str, BenchQuestion] = {}
+    taken: Counter[str] = Counter()
+    for question in questions:
+        if question.follows is not None:
+            if question.follows in chosen:
+                chosen[question.id] = question
+            continue
+        if categories and question.category not in categories:
+            continue
+        if (each is None or taken[question.category] < each) and (limit is None or taken.total() < limit):
+            chosen[question.id] = question
+            taken[question.category] += 1
+    return list(chosen.values())
 
 
 def _question(line: Line) -> BenchQuestion:
     record, at, where = line
-    _check_unicode(record, where)
+    check_unicode(record, where)
     text = record.get("question")
     if not isinstance(text, str):
         raise UsageError(f"{where}: no question", FORM)
@@ -65,10 +105,11 @@ def _question(line: Line) -> BenchQuestion:
         passages,
         _texts(record, "reference", where) or (),
         _texts(record, "expected", where) or (),
+        str(record.get("category") or ""),
     )
 
 
-def _check_unicode(record: object, where: str) -> None:
+def check_unicode(record: object, where: str) -> None:
     """JSON can spell half a surrogate pair, which is no text and which no tokenizer takes."""
     try:
         json.dumps(record, ensure_ascii=False).encode("utf-8")

@@ -10,7 +10,8 @@ import torch
 from ragla.answer import Answerer
 from ragla.bench.decoders import check_settings, request_for
 from ragla.bench.questions import BenchQuestion
-from ragla.bench.run import OnProgress, Task, ignore_progress, prepare_tasks
+from ragla.bench.run import OnProgress, ignore_progress
+from ragla.bench.tasks import Task, prepare_tasks
 from ragla.bench.transcripts import Transcript, TranscriptFile
 from ragla.config import Profile
 from ragla.decode.greedy import greedy

@@ -9,9 +9,9 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from ragla.bench.conditions import PromptTokens
-from ragla.bench.decoders import STOCK_DECODERS
-from ragla.bench.result import BenchResult, DecoderResult, Difference, Speedup
+from ragla.bench.environment import TokenRange
+from ragla.bench.names import STOCK_DECODERS
+from ragla.bench.result import BenchResult, DecoderResult, Difference, Interval
 from ragla.render import counted
 
 NONE = "–"
@@ -129,7 +129,7 @@ def conditions(result: BenchResult) -> str:
     return "; ".join(parts) + "."
 
 
-def _prompt_range(prompts: PromptTokens) -> str:
+def _prompt_range(prompts: TokenRange) -> str:
     if prompts.min == prompts.max:
         return str(prompts.min)
     return f"{prompts.min}–{prompts.max} (median {prompts.median:g})"
@@ -142,12 +142,12 @@ def _difference(name: str, found: Difference) -> str:
     )
 
 
-def _speedup(heading: tuple[str, str], found: Speedup | None) -> Cell:
+def _speedup(heading: tuple[str, str], found: Interval | None) -> Cell:
     if found is None:
         return Cell(heading, NONE)
     # one question, or a baseline beside itself: there is no spread to show
     spread = f"{found.low:.2f}–{found.high:.2f}" if found.low < found.high else ""
-    return Cell(heading, f"{found.median:.2f}", spread)
+    return Cell(heading, f"{found.value:.2f}", spread)
 
 
 def _stacked(cell: Cell) -> Text:

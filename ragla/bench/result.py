@@ -1,19 +1,24 @@
-"""What a bench found, as frozen records, and the JSON that other programs may rely on."""
+"""What a bench found, as frozen records; ``ragla.bench.result_json`` writes and reads them."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-from ragla.bench.conditions import Environment
-from ragla.bench.decoders import Decoded
+from ragla.bench.environment import Environment
+
+if TYPE_CHECKING:
+    from ragla.bench.decoders import Decoded
 
 SCHEMA = "ragla.bench/1"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One question in one run: what each decoder committed, in the order they took their turns."""
+    """One question in one run: what each decoder committed, in the order they took their turns.
+
+    ``ready_s``: seconds for retrieval and prompt, of which ``retrieval_s`` for retrieval.
+    """
 
     id: str
     run: int
@@ -21,6 +26,8 @@ class Row:
     order: tuple[str, ...]
     ready_s: float
     answers: dict[str, Decoded]
+    retrieval_s: float = 0.0
+    category: str = ""
 
     def ttft_s(self, decoder: str) -> float:
         """Seconds from the question to the first token: retrieval, prompt, prefill."""
@@ -28,10 +35,10 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Speedup:
-    """Median over questions, with the bootstrap 95 % interval of that median."""
+class Interval:
+    """A number over the questions, most often their median, with its bootstrap 95 % interval."""
 
-    median: float
+    value: float
     low: float
     high: float
 
@@ -47,84 +54,129 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class Position:
+    """Steps that began at the answer's tokens from ``first`` on, and the tokens they committed."""
+
+    first: int
+    steps: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """Where an answer's time goes, means over all answers, in seconds.
+
+    ``prompt``: writing and encoding it; ``seed``: reading it into the drafter. ``draft`` and ``verify`` are
+    None for decoders that do not tell them; then ``rest`` is all of decoding.
+    """
+
+    retrieve: float
+    prompt: float
+    seed: float
+    prefill: float
+    draft: float | None
+    verify: float | None
+    rest: float
+
+
+@dataclass(frozen=True)
+class Point:
+    """One question: the numbers of its answers, medians over runs, None where there are none."""
+
+    id: str
+    category: str
+    tokens_per_step: float | None
+    tokens_per_s: float | None
+    speedup: float | None
+
+
+@dataclass(frozen=True)
 class DecoderResult:
     """One decoder over all questions and runs; ``None`` where a number does not exist.
 
     ``tokens_per_step``: tokens committed after prefill / forward passes after it. ``accepted_share``:
     accepted draft tokens / tokens. ``decode_tokens_per_s``: tokens committed after prefill / seconds
     after it. ``ttft_s``: median. ``too_short``: questions whose answers have no decode speed.
-    ``identical``: how many questions of how many gave the reference's token ids in every run.
-    ``contains`` and ``token_f1``: means over the questions that have references, 0 to 1.
+    ``identical``: how many questions of how many gave, in every run, the ids of the plain loop in the same
+    precision. ``contains`` and ``token_f1``: means over the questions that have references, 0 to 1.
+
+    ``tokens_per_s``, ``ttft``: medians over questions. ``step_tokens``: ``tokens_per_step`` with its
+    interval. ``nodes_per_step``: rows of a forward pass after prefill, None where it was not counted.
+    ``lengths[i]``: steps that committed ``i + 1`` tokens.
+    ``same_as_exact`` and ``agreement``, where several precisions are compared: how many questions gave the
+    ids of the plain loop in the most exact one, and the mean token F1 of the answers against its.
     """
 
     tokens_per_step: float | None
     accepted_share: float
     decode_tokens_per_s: float | None
     ttft_s: float
-    speedup_vs_greedy: Speedup | None
-    speedup_vs_hf_greedy: Speedup | None
+    speedup_vs_greedy: Interval | None
+    speedup_vs_hf_greedy: Interval | None
     too_short: int
     identical: tuple[int, int]
     first_difference: Difference | None
     contains: float | None
     token_f1: float | None
+    tokens_per_s: Interval | None = None
+    ttft: Interval | None = None
+    step_tokens: Interval | None = None
+    nodes_per_step: float | None = None
+    lengths: tuple[int, ...] = ()
+    positions: tuple[Position, ...] = ()
+    seconds: Seconds | None = None
+    points: tuple[Point, ...] = ()
+    same_as_exact: tuple[int, int] | None = None
+    agreement: float | None = None
+
+
+@dataclass(frozen=True)
+class Times:
+    """One answer's times in seconds, and its tokens per second after the first token."""
+
+    retrieval_s: float
+    ttft_s: float
+    tokens_per_s: float | None
+
+
+@dataclass(frozen=True)
+class FirstAnswer:
+    """The first answer of the process, before anything was warmed up, beside the same question's later one.
+
+    ``load_s``: loading the model, None where it was not timed; ``calibration_s``: measuring what steps cost,
+    once a machine, no part of the other times.
+    """
+
+    id: str
+    load_s: float | None
+    calibration_s: float
+    cold: Times
+    warm: Times
 
 
 @dataclass(frozen=True)
 class BenchResult:
-    """``questions``: how many were decoded; ``unanswered``: ids for which the index held nothing relevant."""
+    """``questions``: how many were decoded; ``unanswered``: ids for which the index held nothing relevant.
+
+    ``exact``: the plain loop that precisions are compared with. ``categories``: the numbers of each category
+    of questions, where there are several. ``follow_ups``: how many of the questions go on from another one.
+    ``planned``: how many answers each decoder was to give, more than ``rows`` where it was interrupted.
+    """
 
     environment: Environment
     questions: int
     unanswered: tuple[str, ...]
     decoders: dict[str, DecoderResult]
     rows: tuple[Row, ...]
+    categories: dict[str, dict[str, DecoderResult]] = field(default_factory=dict)
+    first_answer: FirstAnswer | None = None
+    exact: str | None = None
+    follow_ups: int = 0
+    answers: int = 0
+    planned: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        """Plain lists, dicts and numbers. Keys are kept within a schema version; new ones may come."""
-        return {
-            "schema": SCHEMA,
-            "environment": asdict(self.environment),
-            "questions": self.questions,
-            "unanswered": list(self.unanswered),
-            "decoders": {name: _decoder_json(found) for name, found in self.decoders.items()},
-            "rows": [_row_json(row) for row in self.rows],
-        }
+        """Plain lists, dicts and numbers, see ``ragla.bench.result_json``."""
+        from ragla.bench.result_json import result_json
 
-
-def _decoder_json(found: DecoderResult) -> dict[str, Any]:
-    greedy, hf_greedy = found.speedup_vs_greedy, found.speedup_vs_hf_greedy
-    return {
-        "tokens_per_step": found.tokens_per_step,
-        "accepted_share": found.accepted_share,
-        "decode_tokens_per_s": found.decode_tokens_per_s,
-        "ttft_s": found.ttft_s,
-        "speedup_vs_greedy": greedy and greedy.median,
-        "speedup_spread": greedy and [greedy.low, greedy.high],
-        "speedup_vs_hf_greedy": hf_greedy and hf_greedy.median,
-        "speedup_vs_hf_greedy_spread": hf_greedy and [hf_greedy.low, hf_greedy.high],
-        "too_short": found.too_short,
-        "identical": list(found.identical),
-        "first_difference": found.first_difference and asdict(found.first_difference),
-        "contains": found.contains,
-        "token_f1": found.token_f1,
-    }
-
-
-def _row_json(row: Row) -> dict[str, Any]:
-    decoders = {
-        name: {
-            "tokens": len(answer.token_ids),
-            "steps": answer.steps,
-            "decode_s": answer.decode_s,
-            "ttft_s": row.ttft_s(name),
-        }
-        for name, answer in row.answers.items()
-    }
-    return {
-        "id": row.id,
-        "run": row.run,
-        "prompt_tokens": row.prompt_tokens,
-        "order": list(row.order),
-        "decoders": decoders,
-    }
+        return result_json(self)

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from time import perf_counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from ragla.answer import Answerer, Prepared
+from ragla.answer import Answerer
 from ragla.bench.conditions import environment
-from ragla.bench.decoders import Decoded, Run, check_settings, make_runs, parse_decoders, request_for
-from ragla.bench.measures import summarise
+from ragla.bench.decoders import Decoded, Run, check_settings, make_runs, request_for
+from ragla.bench.measures import by_category, summarise
+from ragla.bench.names import expand, most_exact, own_greedy, parse_decoders
 from ragla.bench.questions import BenchQuestion
-from ragla.bench.result import BenchResult, Row
+from ragla.bench.result import BenchResult, FirstAnswer, Row, Times
+from ragla.bench.tasks import Task, follow_up, prepare, prepare_tasks
 from ragla.config import Profile
 from ragla.decode.budget import StepCost
 from ragla.decode.model import TargetModel
-from ragla.errors import IndexUnusable, NothingRelevant, UsageError
-from ragla.evidence import Evidence, gather
-from ragla.prompt import PromptPassage
+from ragla.errors import UsageError
+from ragla.evidence import Evidence
+from ragla.prompt import PromptPassage, Turn
 
 if TYPE_CHECKING:
     from ragla.retrieve.retriever import Retriever
@@ -38,12 +39,32 @@ def ignore_progress(question: int, questions: int, decoder: str) -> None:
 
 
 @dataclass(frozen=True)
-class Task:
-    """A question with its prompt, and the seconds retrieval and building it took."""
+class Beside:
+    """The same model in another precision, to be compared with the profile's own."""
 
-    question: BenchQuestion
-    prepared: Prepared
-    ready_s: float
+    target: TargetModel
+    cost: StepCost | None = None
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What a bench runs with; ``rows`` grows as it runs, so that an interrupt loses none.
+
+    ``others``: precision → what answers in it, beside the profile's own.
+    """
+
+    answerer: Answerer
+    others: dict[str, Answerer]
+    decoders: dict[str, Run]
+    tasks: list[Task]
+    runs: int
+    on_progress: OnProgress
+    rows: list[Row] = field(default_factory=list)
+
+    @property
+    def planned(self) -> int:
+        """How many answers each decoder is to give."""
+        return self.runs * sum(1 + len(task.later) for task in self.tasks)
 
 
 def run_bench(
@@ -55,32 +76,77 @@ def run_bench(
     cost: StepCost | None = None,
     runs: int = 1,
     on_progress: OnProgress = ignore_progress,
+    *,
+    beside: Sequence[Beside] = (),
+    load_s: float | None = None,
+    load_average: float | None = None,
 ) -> BenchResult:
     """Compare ``lookahead`` and the ``decoders`` named on the same prompts.
 
-    ``retriever`` serves the questions that come without passages. For each question every decoder
-    decodes in turn, in an order that rotates. Raises UsageError for settings that cannot be compared
-    and for an empty set, IndexUnusable where a question needs an index and there is none,
+    ``retriever`` serves the questions that come without passages, ``beside`` the precisions that ``dtype:…``
+    names. For each question every decoder decodes in turn, in an order that rotates. Ctrl-C ends it with
+    what there is, once every decoder has answered a question. Raises UsageError for settings that cannot be
+    compared and for an empty set, IndexUnusable where a question needs an index and there is none,
     NothingRelevant when the index answers none of the questions, ModelUnavailable from the hf-* decoders.
     """
-    decoders = parse_decoders(decoders)
-    check_settings(profile.decode, decoders)
+    names = expand(parse_decoders(decoders), target.dtype)
+    check_settings(profile.decode, names)
     if not questions:
         raise UsageError("there are no questions to compare decoders on", "--questions FILE.jsonl")
     if runs < 1:
         raise UsageError(f"--runs {runs}: nothing to compare", "give at least 1")
     answerer = Answerer(profile, target, cost)
+    others = {other.target.dtype: Answerer(profile, other.target, other.cost) for other in beside}
     tasks, unanswered = prepare_tasks(questions, answerer, retriever)
-    ready = make_runs(decoders, answerer)
-    _warm_up(ready, answerer, runs * len(tasks), on_progress)
-    rows = _rows(tasks, ready, answerer, runs, on_progress)
-    prompt_tokens = [len(task.prepared.prompt.token_ids) for task in tasks]
+    ready = make_runs(names, answerer, others)
+    bench = Bench(answerer, others, ready, tasks, runs, on_progress)
+    first, cold = tasks[0], _cold(bench)
+    _warm_up(bench)
+    again = prepare(first.question, answerer, retriever) or first
+    tasks[0] = replace(again, later=first.later)
+    try:
+        _answer_all(bench)
+    except KeyboardInterrupt:
+        if not bench.rows:
+            raise
+    warm = _times(tasks[0], bench.rows[0].answers["lookahead"])
+    first_answer = FirstAnswer(first.question.id, load_s, cold.calibration_s, _times(first, cold), warm)
+    return _result(bench, questions, unanswered, first_answer, load_average)
+
+
+def _result(
+    bench: Bench,
+    questions: Sequence[BenchQuestion],
+    unanswered: Sequence[str],
+    first_answer: FirstAnswer,
+    load_average: float | None,
+) -> BenchResult:
+    """The numbers of what was answered."""
+    rows, names, target = bench.rows, list(bench.decoders), bench.answerer.target
+    done = {row.id for row in rows}
+    measured = [question for question in questions if question.id in done]
+    exact = most_exact(names, target.dtype)
+    held = environment(
+        bench.answerer.profile,
+        target,
+        bench.runs,
+        [row.prompt_tokens for row in rows],
+        [len(answer.token_ids) for row in rows for answer in row.answers.values()],
+        [target.dtype, *bench.others],
+        load_average,
+    )
     return BenchResult(
-        environment(answerer.profile, target, runs, prompt_tokens),
-        len(tasks),
+        held,
+        len(measured),
         tuple(unanswered),
-        summarise(rows, [task.question for task in tasks], decoders, target),
+        summarise(rows, measured, names, target, exact),
         tuple(rows),
+        by_category(rows, measured, names, target, exact),
+        first_answer,
+        exact,
+        sum(question.follows is not None for question in measured),
+        len(rows),
+        bench.planned,
     )
 
 
@@ -90,91 +156,77 @@ def rotated(names: Sequence[str], by: int) -> list[str]:
     return [*names[by:], *names[:by]]
 
 
-def prepare_tasks(
-    questions: Sequence[BenchQuestion], answerer: Answerer, retriever: Retriever | None
-) -> tuple[list[Task], list[str]]:
-    """Prompts of the questions, and the ids of those for which the index holds nothing relevant.
-
-    Raises IndexUnusable, NothingRelevant and, for a prompt that cannot be decoded, UsageError.
-    """
-    tasks, unanswered = [], []
-    for question in questions:
-        began = perf_counter()
-        evidence = _evidence(question, answerer.profile, retriever)
-        if evidence is None:
-            unanswered.append(question.id)
-            continue
-        prepared = answerer.prepare(question.text, evidence)
-        _check_room(question, prepared, answerer)
-        tasks.append(Task(question, prepared, perf_counter() - began))
-    if not tasks:
-        raise NothingRelevant(
-            "the index holds nothing relevant to any of the questions", "--questions FILE.jsonl with passages"
-        )
-    return tasks, unanswered
+def _times(task: Task, answer: Decoded) -> Times:
+    return Times(task.retrieval_s, task.ready_s + answer.ttft_s, answer.tokens_per_s)
 
 
-def _evidence(question: BenchQuestion, profile: Profile, retriever: Retriever | None) -> Evidence | None:
-    if question.passages is not None:
-        return Evidence([PromptPassage("", text) for text in question.passages])
-    if retriever is None:
-        raise IndexUnusable(
-            f"question {question.id} comes without passages and there is no index to search",
-            "ragla index FOLDER, or give each question its passages",
-        )
-    found = retriever.search(question.text, profile.retrieve.top_k, profile.retrieve.relevance_floor)
-    return gather(found, retriever) if found else None
+def _cold(bench: Bench) -> Decoded:
+    """The first answer of the process; the step costs are measured by it, at the length of its prompt."""
+    task, run = bench.tasks[0], bench.decoders["lookahead"]
+    bench.on_progress(0, bench.planned, "first answer")
+    decoded = run.decode(task.prepared, request_for(bench.answerer, task.prepared))
+    run.reset()
+    return decoded
 
 
-def _check_room(question: BenchQuestion, prepared: Prepared, answerer: Answerer) -> None:
-    needed, window = len(prepared.prompt.token_ids), answerer.target.backend.context_end
-    if needed >= window:
-        raise UsageError(
-            f"question {question.id}: the prompt has {needed} tokens, the model's window is {window}",
-            "ask a shorter question",
-        )
-    if not prepared.prompt.used:
-        budget = answerer.profile.prompt.token_budget
-        raise UsageError(
-            f"question {question.id}: no passage fits prompt.token_budget {budget} and the model's window "
-            f"of {window}",
-            f"raise it, for instance --set prompt.token_budget={2 * budget}, or shorten the passages",
-        )
-
-
-def _warm_up(decoders: dict[str, Run], answerer: Answerer, questions: int, on_progress: OnProgress) -> None:
+def _warm_up(bench: Bench) -> None:
     """A short answer from each decoder, so that none pays for what happens once.
 
-    Step costs are left alone: measured here they would be those of a short context. The first question
-    measures them at its own, between its prefill and the clock of its decoding.
+    Step costs that are not known are left alone: measured here they would be those of a short context. The
+    first question measures them at its own, between its prefill and the clock of its decoding.
     """
     assert WARM_UP.passages is not None
     evidence = Evidence([PromptPassage("", text) for text in WARM_UP.passages])
-    prepared = answerer.prepare(WARM_UP.text, evidence)
-    request = request_for(answerer, prepared, WARM_UP_TOKENS)
-    cost, answerer.cost = answerer.cost, None
-    for name, run in decoders.items():
-        on_progress(0, questions, name)
+    prepared = bench.answerer.prepare(WARM_UP.text, evidence)
+    request = request_for(bench.answerer, prepared, WARM_UP_TOKENS)
+    answerers = [bench.answerer, *bench.others.values()]
+    costs = [answerer.cost for answerer in answerers]
+    for answerer in answerers:
+        answerer.cost = None
+    for name, run in bench.decoders.items():
+        bench.on_progress(0, bench.planned, name)
         run.decode(prepared, request)
-    answerer.cost = cost
+    for answerer, cost in zip(answerers, costs, strict=True):
+        answerer.cost = cost
 
 
-def _rows(
-    tasks: list[Task], decoders: dict[str, Run], answerer: Answerer, runs: int, on_progress: OnProgress
-) -> list[Row]:
-    rows = []
-    for run in range(runs):
+def _answer_all(bench: Bench) -> None:
+    truth = own_greedy("lookahead")
+    if truth not in bench.decoders:
+        truth = "lookahead"
+    decode = bench.answerer.target.tokenizer.decode
+    for run in range(bench.runs):
         # as in a session, second thoughts and answers are kept from question to question; those of an
         # earlier run of the same question would give its answer away
-        for decoder in decoders.values():
+        for decoder in bench.decoders.values():
             decoder.reset()
-        for index, task in enumerate(tasks):
-            order = rotated(list(decoders), index + run)
-            request = request_for(answerer, task.prepared)
-            answers: dict[str, Decoded] = {}
-            for name in order:
-                on_progress(run * len(tasks) + index + 1, runs * len(tasks), name)
-                answers[name] = decoders[name].decode(task.prepared, request)
-            prompt_tokens = len(task.prepared.prompt.token_ids)
-            rows.append(Row(task.question.id, run, prompt_tokens, tuple(order), task.ready_s, answers))
-    return rows
+        for index, task in enumerate(bench.tasks):
+            order = rotated(list(bench.decoders), index + run)
+            said: list[Turn] = []
+            for later in (*task.later, None):
+                row = _row(bench, task, order, run)
+                bench.rows.append(row)
+                if later is not None:
+                    text = str(decode(list(row.answers[truth].token_ids), skip_special_tokens=True))
+                    said.append(Turn(task.question.text, text))
+                    task = follow_up(later, said, bench.answerer)
+
+
+def _row(bench: Bench, task: Task, order: Sequence[str], run: int) -> Row:
+    """One question by every decoder in turn."""
+    request = request_for(bench.answerer, task.prepared)
+    answers: dict[str, Decoded] = {}
+    for name in order:
+        bench.on_progress(len(bench.rows) + 1, bench.planned, name)
+        answers[name] = bench.decoders[name].decode(task.prepared, request)
+    question = task.question
+    return Row(
+        question.id,
+        run,
+        len(task.prepared.prompt.token_ids),
+        tuple(order),
+        task.ready_s,
+        answers,
+        task.retrieval_s,
+        question.category,
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -23,8 +24,6 @@ from ragla.decode.request import DecodeRequest
 from ragla.decode.verify import AnswerPenalty
 from ragla.errors import ModelUnavailable
 
-PROMPT_LOOKUP_TOKENS = 10
-
 
 @dataclass
 class StopWatch:
@@ -36,6 +35,7 @@ class StopWatch:
     prefill_tokens: int = 0
     ttft_s: float = 0.0
     decode_s: float = 0.0
+    lengths: list[int] = field(default_factory=list)
 
     @property
     def steps(self) -> int:
@@ -52,6 +52,11 @@ class StopWatch:
             int(token_ids[0, -1])  # fetching a value waits for a device that runs behind
             self.ttft_s = perf_counter() - self.began
             self.prefill_tokens = token_ids.shape[1] - self.prompt_tokens
+        self.lengths.append(token_ids.shape[1] - self.prompt_tokens)
+
+    def commits(self, tokens: int) -> tuple[int, ...]:
+        """Tokens committed by each step, of an answer of so many tokens in all."""
+        return tuple(min(after, tokens) - before for before, after in pairwise(self.lengths))
 
     def finish(self) -> None:
         """The answer is whole and on the host."""

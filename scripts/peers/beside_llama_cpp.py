@@ -28,7 +28,8 @@ import torch  # noqa: E402
 from ragla.answer import Answerer, Prepared  # noqa: E402
 from ragla.bench.decoders import Run, make_runs, request_for  # noqa: E402
 from ragla.bench.questions import load_questions  # noqa: E402
-from ragla.bench.run import prepare_tasks, rotated  # noqa: E402
+from ragla.bench.run import rotated  # noqa: E402
+from ragla.bench.tasks import prepare_tasks  # noqa: E402
 from ragla.flags import load_profile  # noqa: E402
 from ragla.session import load_step_cost, open_target  # noqa: E402
 

@@ -7,7 +7,7 @@ import pytest
 
 from ragla.bench import BenchQuestion
 from ragla.bench.decoders import Decoded
-from ragla.bench.measures import first_unequal, median_interval, speedup, summarise
+from ragla.bench.measures import bootstrap, first_unequal, speedup, summarise
 from ragla.bench.result import DecoderResult, Row
 from ragla.decode.model import TargetModel
 
@@ -56,7 +56,7 @@ def test_a_speedup_is_the_median_over_questions_of_the_median_over_runs() -> Non
     ]
     found = speedup("lookahead", "greedy", rows)
     assert found is not None
-    assert found.median == pytest.approx(3.0)  # of 3, 1 and 4
+    assert found.value == pytest.approx(3.0)  # of 3, 1 and 4
     assert (found.low, found.high) == pytest.approx((1.0, 4.0))
     assert speedup("lookahead", "hf-greedy", rows) is None
 
@@ -67,19 +67,19 @@ def test_answers_too_short_for_a_speed_stay_out_of_speeds_and_are_counted(target
     assert found.too_short == 1
     assert found.decode_tokens_per_s == 10.0
     assert found.speedup_vs_greedy is not None
-    assert found.speedup_vs_greedy.median == 2.0
+    assert found.speedup_vs_greedy.value == 2.0
     alone = summary(rows[1:], target)["lookahead"]
     assert (alone.tokens_per_step, alone.decode_tokens_per_s, alone.speedup_vs_greedy) == (None, None, None)
 
 
 def test_the_interval_holds_the_median_narrows_with_more_values_and_does_not_change() -> None:
     few, many = [1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 3.0, 4.0, 5.0] * 40
-    low, high = median_interval(few)
+    low, high = bootstrap(few, median)
     assert 1.0 <= low < median(few) < high <= 5.0
-    assert (low, high) == median_interval(few)
-    closer = median_interval(many)
+    assert (low, high) == bootstrap(few, median)
+    closer = bootstrap(many, median)
     assert closer[1] - closer[0] < high - low
-    assert median_interval([2.0]) == (2.0, 2.0)
+    assert bootstrap([2.0], median) == (2.0, 2.0)
 
 
 def test_a_question_is_identical_only_if_every_run_is(target: TargetModel) -> None:

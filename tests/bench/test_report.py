@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from ragla.bench import DECODERS, BenchQuestion, BenchResult, Report, run_bench
-from ragla.bench.conditions import cpu_name
-from ragla.bench.result import Difference, Speedup
+from ragla.bench.machine import cpu_name
+from ragla.bench.result import Difference, Interval
 from ragla.config import Profile
 from ragla.decode.model import TargetModel
 
@@ -35,8 +35,8 @@ def result(profile: Profile, target: TargetModel, questions: list[BenchQuestion]
             found,
             decode_tokens_per_s=12.34,
             ttft_s=1.5,
-            speedup_vs_greedy=Speedup(2.5, 2.25, 12.75),
-            speedup_vs_hf_greedy=Speedup(3.5, 3.25, 13.75),
+            speedup_vs_greedy=Interval(2.5, 2.25, 12.75),
+            speedup_vs_hf_greedy=Interval(3.5, 3.25, 13.75),
             contains=0.25,
             token_f1=0.75,
         )
@@ -94,7 +94,7 @@ def test_what_was_not_measured_is_not_shown(
 
 
 def test_a_single_question_shows_no_spread(result: BenchResult) -> None:
-    drawn = replace(result.decoders["lookahead"], speedup_vs_greedy=Speedup(4.5, 4.5, 4.5))
+    drawn = replace(result.decoders["lookahead"], speedup_vs_greedy=Interval(4.5, 4.5, 4.5))
     text = printed(replace(result, decoders={**result.decoders, "lookahead": drawn}), 80)
     assert "4.50" in text
     assert "4.50–4.50" not in text

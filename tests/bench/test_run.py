@@ -35,6 +35,16 @@ DECODER_KEYS = {
     "first_difference",
     "contains",
     "token_f1",
+    "tokens_per_s",
+    "ttft",
+    "step_tokens",
+    "nodes_per_step",
+    "lengths",
+    "positions",
+    "seconds",
+    "points",
+    "same_as_exact",
+    "agreement",
 }
 ENVIRONMENT_KEYS = {
     "ragla",
@@ -58,6 +68,12 @@ ENVIRONMENT_KEYS = {
     "prompt_tokens",
     "runs",
     "date",
+    "dtypes",
+    "system",
+    "compiled",
+    "window",
+    "answer_tokens",
+    "load_average",
 }
 
 
@@ -74,7 +90,10 @@ def test_all_decoders_give_one_text_and_the_json_keeps_its_contract(
 ) -> None:
     result = run_bench(profile, target, questions, DECODERS, cost=StepCost(), runs=2)
     found = json.loads(json.dumps(result.to_json(), allow_nan=False))
-    assert set(found) == {"schema", "environment", "questions", "unanswered", "decoders", "rows"}
+    assert set(found) == {
+        "schema", "environment", "questions", "unanswered", "decoders", "rows", "categories", "first_answer",
+        "exact", "follow_ups", "answers", "planned",
+    }  # fmt: skip
     assert found["schema"] == "ragla.bench/1"
     assert found["questions"] == 3
     assert set(found["environment"]) == ENVIRONMENT_KEYS
@@ -93,10 +112,14 @@ def test_all_decoders_give_one_text_and_the_json_keeps_its_contract(
     assert found["decoders"]["hf-greedy"]["speedup_vs_hf_greedy"] == 1.0
     assert len(found["rows"]) == 6
     row = found["rows"][0]
-    assert set(row) == {"id", "run", "prompt_tokens", "order", "decoders"}
+    assert set(row) == {"id", "run", "prompt_tokens", "order", "decoders", "category", "retrieval_s"}
     assert all(
-        set(numbers) == {"tokens", "steps", "decode_s", "ttft_s"} for numbers in row["decoders"].values()
-    )
+        set(numbers)
+        == {
+            "tokens", "steps", "decode_s", "ttft_s", "prefill_tokens", "accepted", "nodes", "draft_s", "verify_s",
+        }
+        for numbers in row["decoders"].values()
+    )  # fmt: skip
 
 
 def test_plain_decoders_take_a_step_a_token_and_drafting_ones_fewer(
@@ -192,6 +215,7 @@ def test_turns_rotate_with_questions_and_runs(
         profile, target, questions[:2], ["greedy"], runs=2, on_progress=lambda *turn: seen.append(turn)
     )
     assert seen == [
+        (0, 4, "first answer"),
         (0, 4, "lookahead"),
         (0, 4, "greedy"),
         (1, 4, "lookahead"),
@@ -221,7 +245,7 @@ def test_no_run_is_helped_by_an_answer_of_an_earlier_run(
     monkeypatch.setattr(Drafter, "begin", begin)
     run_bench(profile, target, questions[:2], [], runs=2)
     began_anew, went_on = (False, False), (True, True)
-    assert begun[1:2] == [began_anew]  # after the warm-up
+    assert begun[:2] == [began_anew] * 2  # the first answer and the warm-up
     assert begun[-4:] == [began_anew, went_on, began_anew, went_on]
 
 
