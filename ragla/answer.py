@@ -5,7 +5,6 @@ It is the only place where retrieval and decoding meet. It draws nothing and pri
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,25 +23,28 @@ from ragla.decode.request import Block, DecodeRequest
 from ragla.decode.stats import DecodeStats
 from ragla.decode.ties import HALF, TOLERANCE
 from ragla.errors import UsageError
-from ragla.evidence import Evidence, Source, cite, copied_passages, gather
+from ragla.evidence import Evidence, Source, cite, gather, looked_at
 from ragla.judge import judge, refusal, unasked
 from ragla.memory import cap_mebibytes
-from ragla.prompt import Prompt, Turn, build_prompt, encode, is_refusal
+from ragla.prompt import Prompt, Turn, build_prompt, encode, is_refusal, no_answer
+from ragla.provenance import CopySpan
 from ragla.spelling import Spelling
-from ragla.text_stream import OnText, TextStream
+from ragla.text_stream import OnText
 from ragla.trie import Answers, Drafter
+from ragla.unsupported import Unsupported
+from ragla.writing import Writing
 
 if TYPE_CHECKING:
     from ragla.retrieve.passage import ScoredPassage
     from ragla.retrieve.retriever import Retriever
 
-NO_ANSWER = "The documents do not answer this question."
-NO_ANSWER_ZH = "文档中没有这个问题的答案。"
 ANSWER_SHARE = 4  # a quarter of a short window is kept for the answer, whatever the passages want
 
 Decoder = Literal["lookahead", "greedy"]
 Stopped = Callable[[], bool]
 """Asked after each step: whether the answer is to end here."""
+OnStep = Callable[[DecodeStats], None]
+"""Told after each step, and after the first token, what the answer has cost so far."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,8 @@ class Answer:
     be drafted from it. ``interrupted``: it was stopped before its end. ``request`` is what was decoded,
     None where nothing was. ``notices`` say in a line each what was not done as asked. ``judged``: how likely
     the passages say the answer, by the model that was to answer; None where it was not asked.
+    ``provenance``: where its words were copied from; ``unsupported``: numbers and names that were read
+    nowhere.
     """
 
     question: str
@@ -71,6 +75,8 @@ class Answer:
     request: DecodeRequest | None = None
     notices: tuple[str, ...] = ()
     judged: float | None = None
+    provenance: tuple[CopySpan, ...] = ()
+    unsupported: tuple[Unsupported, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,7 @@ class Answerer:
         on_text: OnText | None = None,
         observe: Observer | None = None,
         stopped: Stopped | None = None,
+        on_step: OnStep | None = None,
     ) -> Answer:
         """Answer from an index. All of ``Answer.text`` goes to ``on_text``, as soon as it is certain.
 
@@ -130,7 +137,9 @@ class Answerer:
         began = perf_counter()
         settings = self.profile.retrieve
         found = retriever.search(question, settings.top_k, settings.relevance_floor)
-        return self.answer_from(question, found, retriever, on_text, observe, stopped, began=began)
+        return self.answer_from(
+            question, found, retriever, on_text, observe, stopped, on_step=on_step, began=began
+        )
 
     def answer_from(
         self,
@@ -142,6 +151,7 @@ class Answerer:
         stopped: Stopped | None = None,
         *,
         turns: Sequence[Turn] = (),
+        on_step: OnStep | None = None,
         began: float,
     ) -> Answer:
         """Answer from retrieved passages; ``began``: when the question was asked, by ``perf_counter``."""
@@ -150,9 +160,11 @@ class Answerer:
         if not found:
             return Answer(question, say_no_answer(question, on_text), False, retrieval_s=retrieval_s)
         answer = self.answer(
-            question, evidence, on_text, observe, stopped=stopped, turns=turns, retrieval_s=retrieval_s
-        )
-        return replace(answer, document_ids=frozenset(hit.passage.document_id for hit in found))
+            question, evidence, on_text, observe, stopped=stopped, on_step=on_step, turns=turns,
+            retrieval_s=retrieval_s,
+        )  # fmt: skip
+        ids = frozenset(hit.passage.document_id for hit in found)
+        return replace(answer, document_ids=ids, sources=looked_at(answer.sources, retriever))
 
     def answer(
         self,
@@ -165,6 +177,7 @@ class Answerer:
         *,
         turns: Sequence[Turn] = (),
         stopped: Stopped | None = None,
+        on_step: OnStep | None = None,
     ) -> Answer:
         """Answer from given passages, with drafts or without, after the ``turns`` of a conversation."""
         began = perf_counter()
@@ -180,33 +193,35 @@ class Answerer:
                 question, text, False, sources=sources, retrieval_s=retrieval_s, notices=(why,), judged=judged
             )
         stats = DecodeStats()
-        stream = TextStream(self.target.tokenizer, self.profile.decode.stop, on_text)
-        token_ids: list[int] = []
-        copied: Counter[int] = Counter()
+        asked = [question, *(turn.question for turn in turns)]
+        stop = self.profile.decode.stop
+        writing = Writing(self.target, prepared.prompt, evidence, asked, stop, on_text)
         ttft_s = 0.0
         interrupted = False
         for block in self._decode(prepared, request, decoder, stats, observe):
             ttft_s = ttft_s or retrieval_s + perf_counter() - began - stats.calibration_s
-            token_ids += block.token_ids
-            copied.update(copied_passages(block, prepared.prompt, evidence))
-            stream.push(token_ids, self.target.end_ids)
+            writing.push(block)
+            if on_step is not None:
+                on_step(stats)
             interrupted = stopped is not None and stopped()
             if interrupted:
                 break
-        stats.copied = copied.total()
-        text = stream.finish()
+        stats.copied = writing.copied.total()
+        text = writing.finish()
         answered = bool(text) and not is_refusal(text)
         kept = answered and not interrupted and decoder == "lookahead" and self._keeps()
         if kept:
-            self.drafter.end(token_ids)
+            self.drafter.end(writing.token_ids)
         if not text and not interrupted:
-            text = say_no_answer(question, on_text)
-        sources = cite(evidence.sources, prepared.prompt.used, text if answered else "", copied)
+            text = say_no_answer(question, writing.trace)
+        sources = cite(evidence.sources, prepared.prompt.used, text if answered else "", writing.copied)
         left_out = [evidence.sources[i].path for i in prepared.prompt.left_out if i < len(evidence.sources)]
         told = (self.cache.limits.notice(), unasked(judged, self.profile.retrieve.judge, prepared.prompt))
         return Answer(
-            question, text, answered, token_ids, sources, stats, ttft_s, retrieval_s, left_out, kept=kept,
-            interrupted=interrupted, request=request, notices=tuple(filter(None, told)), judged=judged,
+            question, text, answered, writing.token_ids, sources, stats, ttft_s, retrieval_s, left_out,
+            kept=kept, interrupted=interrupted, request=request, notices=tuple(filter(None, told)),
+            judged=judged, provenance=writing.provenance() if answered else (),
+            unsupported=writing.unsupported() if answered else (),
         )  # fmt: skip
 
     def recheck(self, answer: Answer) -> Verdict | None:
@@ -269,11 +284,6 @@ class Answerer:
         return lookahead(
             backend, self.drafter, request, stats, self.limits, self.cost, observe, self.cache, self.tie
         )
-
-
-def no_answer(question: str) -> str:
-    """The sentence that says there is no answer, in the question's language as far as it is Chinese."""
-    return NO_ANSWER_ZH if re.search("[\u4e00-\u9fff]", question) else NO_ANSWER
 
 
 def say_no_answer(question: str, on_text: OnText | None) -> str:

@@ -24,6 +24,8 @@ TASK_ZH = (
     "请逐字引用能回答问题的句子，并在每句后面注明段落编号，例如 [1]。"
     "如果段落没有回答这个问题，就说段落没有提到。"
 )
+NO_ANSWER = "The documents do not answer this question."
+NO_ANSWER_ZH = "文档中没有这个问题的答案。"
 REFUSAL_LENGTH = 240  # characters; what is longer says something
 REFUSAL = re.compile(
     r"\b(passages?|documents?|texts?|information)\b[^.]*\b(do|does|did)(n't| not) (explicitly |directly )?"
@@ -202,3 +204,8 @@ def encode(tokenizer: Any, text: str, *, special: bool) -> list[int]:
 def is_refusal(text: str) -> bool:
     """Whether an answer only says that the passages do not hold one; one that cites says more."""
     return len(text) <= REFUSAL_LENGTH and bool(REFUSAL.search(text)) and not CITATION.search(text)
+
+
+def no_answer(question: str) -> str:
+    """The sentence that says there is no answer, in the question's language as far as it is Chinese."""
+    return NO_ANSWER_ZH if re.search("[\u4e00-\u9fff]", question) else NO_ANSWER

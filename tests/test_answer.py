@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragla.answer import NO_ANSWER, NO_ANSWER_ZH, no_answer
 from ragla.conditions import draft_limits
 from ragla.config import DecodeSettings
+from ragla.prompt import NO_ANSWER, NO_ANSWER_ZH, no_answer
 from ragla.text_stream import TextStream
 from tests.cli.tiny_models import byte_tokenizer
 

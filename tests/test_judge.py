@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from ragla.answer import NO_ANSWER, NO_ANSWER_ZH, Answerer
+from ragla.answer import Answerer
 from ragla.bench.questions import BenchQuestion
 from ragla.config import Profile
 from ragla.decode.model import LoadSettings, TargetModel, load_target
@@ -16,7 +16,7 @@ from ragla.evaluate.answers import evaluate_answers
 from ragla.evaluate.questions import EvalQuestion
 from ragla.evidence import Evidence, Source
 from ragla.judge import NO, TASK, YES, refusal
-from ragla.prompt import PromptPassage, Turn, encode, with_task
+from ragla.prompt import NO_ANSWER, NO_ANSWER_ZH, PromptPassage, Turn, encode, with_task
 from ragla.render_answer import answer_json, cost_lines
 from tests.cli.tiny_models import READ, save_llm
 
