@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any
 
+from rich.style import Style
 from rich.text import Text
 
+from ragla.provenance import CopySpan, copied_shares
 from ragla.render import counted, one_line, place
+from ragla.render_copied import file_link, style_of
 
 if TYPE_CHECKING:
     from ragla.answer import Answer
@@ -17,19 +21,48 @@ if TYPE_CHECKING:
     from ragla.decode.stats import DecodeStats
     from ragla.evidence import Source
     from ragla.trie import DraftTree
+    from ragla.unsupported import Unsupported
 
 BARS = "▁▂▃▄▅▆▇█"
 SPARK_WIDTH = 40  # characters
+MOST_NAMED = 12  # of what is in no passage
+CHANGES = {
+    "changed": "changed since it was indexed",
+    "changed elsewhere": "changed since it was indexed, not in these lines",
+    "gone": "gone since it was indexed",
+}
 
 
-def source_lines(sources: Iterable[Source]) -> Iterable[Text]:
-    """One line a cited source: its number, where it is, how many tokens were copied from it."""
+def source_lines(
+    sources: Iterable[Source], text: str = "", spans: Sequence[CopySpan] = (), *, links: bool = False
+) -> Iterable[Text]:
+    """One line a source: its number, where it is, and how much of the answer ``text`` was copied from it.
+
+    The lines are those that were copied, else those of the passage. ``links``: the place opens the file.
+    """
+    shares = copied_shares(text, spans)
     for source in sources:
-        line = Text(f"[{source.number}] ", style="cyan")
-        line.append(one_line(place(source.path, source.first_line, source.last_line)), style="bold")
-        if source.copied:
-            line.append(f"  {counted(source.copied, 'token')} copied", style="dim")
+        copied = [span for span in spans if span.number == source.number]
+        first = min((span.first_line for span in copied), default=source.first_line)
+        last = max((span.last_line for span in copied), default=source.last_line)
+        line = Text().append(f"[{source.number}]", style=style_of(source.number) if copied else "")
+        link = file_link(source.passage.absolute) if links and source.passage is not None else ""
+        where = Style(bold=True, link=link or None)
+        line.append(" ").append(one_line(place(source.path, first, last)), style=where)
+        if copied:
+            line.append(f"  copied {shares[source.number]:.0%}", style="dim")
+        if (change := CHANGES.get(source.freshness or "same")) is not None:
+            line.append(f"  {change}", style="yellow")
         yield line
+
+
+def unsupported_lines(found: Sequence[Unsupported]) -> Iterable[Text]:
+    """What the answer has beyond all that was read, each once, in one line."""
+    texts = list(dict.fromkeys(one_line(one.text) for one in found))
+    if texts:
+        more = f" … and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
+        named = " · ".join(texts[:MOST_NAMED]) + more
+        yield Text(f"in no passage: {named}", style="yellow")
 
 
 def stats_line(answer: Answer) -> Text:
@@ -39,7 +72,7 @@ def stats_line(answer: Answer) -> Text:
     line.append(f"{stats.tokens_per_step:.1f} tokens/step", style="bold green")
     line.append(
         f" · {stats.accepted_share:.0%} accepted · first token {answer.ttft_s:.1f} s"
-        f" · {stats.decode_tokens_per_s:.1f} tokens/s · {stats.copied_share:.0%} copied",
+        f" · {stats.decode_tokens_per_s:.1f} tokens/s",
         style="dim",
     )
     if stats.reused:
@@ -161,6 +194,7 @@ def step_rows(stats: DecodeStats) -> list[dict[str, Any]]:
 
 def answer_json(answer: Answer, notices: Sequence[str]) -> dict[str, Any]:
     """``ragla ask --json``."""
+    shares = copied_shares(answer.text, answer.provenance)
     sources = [
         {
             "number": source.number,
@@ -170,6 +204,9 @@ def answer_json(answer: Answer, notices: Sequence[str]) -> dict[str, Any]:
             "score": source.score,
             "cited": source.cited,
             "copied_tokens": source.copied,
+            "copied_share": shares.get(source.number, 0.0),
+            "stale": None if source.freshness is None else source.freshness != "same",
+            "stale_reason": None if source.freshness == "same" else source.freshness,
         }
         for source in answer.sources
     ]
@@ -181,6 +218,8 @@ def answer_json(answer: Answer, notices: Sequence[str]) -> dict[str, Any]:
         "judged": answer.judged,
         "interrupted": answer.interrupted,
         "sources": sources,
+        "provenance": [asdict(span) for span in answer.provenance],
+        "unsupported": [asdict(one) for one in answer.unsupported],
         "left_out": answer.left_out,
         "stats": stats_json(answer),
         "steps": step_rows(answer.stats),
