@@ -15,7 +15,7 @@ from jsonschema import Draft202012Validator
 from typer.testing import CliRunner, Result
 
 from ragla.cli import app
-from tests.cli.tiny_models import write_documents
+from tests.cli.tiny_models import PARROT, save_parrot, write_documents
 from tests.cli.tiny_world import QUESTION, World
 
 CHECKOUT = Path(__file__).parents[2]
@@ -92,6 +92,7 @@ def runs(folder: Path, world: World) -> Iterator[Result]:
     yield ragla("why-not", "travel.md", QUESTION, "--json")
     yield ragla("ask", QUESTION, "--explain", "--verify", "--json")
     yield ragla("ask", QUESTION, "-s", "retrieve.judge=1", "--json")
+    yield ragla("ask", QUESTION, "--model", save_parrot(folder / "parrot", PARROT), "--json")
     yield ragla("ask", "--file", asked, *short, "--jsonl")
     yield ragla("ask", "--file", long, *short, "--jsonl")
     yield ragla("chat", *short, "--jsonl", stdin=f"{QUESTION}\nAnd in Rome?\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,11 @@ READ = [
     "You answer questions from numbered passages. Use only the passages. Question: Answer:",
     "差旅报销需要发票。酒店每晚上限为一百八十欧元。请在三十天内提交。",
 ]
+
+PARROT = (  # an answer that copies, cites, and says more than was read
+    "The hotel limit in Paris is 180 euros a night, breakfast included. [1] "
+    "It was 190 when Angela Merkel came"
+)
 
 
 @functools.cache
@@ -63,6 +69,46 @@ def save_llm(folder: Path, window: int = 4096, chatty: bool = True) -> Path:
         for token in CONTROL_TOKENS:
             head[tokenizer.convert_tokens_to_ids(token)] = 0.0
     model.generation_config.eos_token_id = end if chatty else tokenizer.convert_tokens_to_ids("<|end|>")
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def save_parrot(folder: Path, answer: str, window: int = 4096) -> Path:
+    """A llama that gives one answer to everything, and then ends.
+
+    Its layers add nothing, so that each token has one successor: no token of the answer may come twice.
+    """
+    words = Tokenizer.from_str(byte_tokenizer().backend_tokenizer.to_str())
+    trainer = trainers.BpeTrainer(
+        vocab_size=4000,  # whole words
+        special_tokens=CONTROL_TOKENS,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    words.train_from_iterator([*READ, answer], trainer)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<|im_end|>", pad_token="<|end|>")
+    tokenizer.chat_template = CHAT
+    end = tokenizer.convert_tokens_to_ids("<|im_end|>")
+    before = tokenizer("<|im_start|>assistant\n")["input_ids"][-1]
+    chain = [before, *tokenizer(answer)["input_ids"], end]
+    assert len(set(chain)) == len(chain), "a token comes twice"
+    config = AutoConfig.for_model(
+        "llama", vocab_size=len(tokenizer), hidden_size=256, intermediate_size=16, num_hidden_layers=1,
+        num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=window, bos_token_id=None,
+        eos_token_id=end, pad_token_id=0, tie_word_embeddings=False,
+    )  # fmt: skip
+    torch.manual_seed(7)
+    model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    with torch.no_grad():
+        model.model.layers[0].self_attn.o_proj.weight.zero_()
+        model.model.layers[0].mlp.down_proj.weight.zero_()
+        embedded = torch.nn.functional.normalize(torch.randn(len(tokenizer), 256), dim=-1)
+        model.model.embed_tokens.weight.copy_(embedded)
+        model.lm_head.weight.zero_()
+        for token, following in pairwise(chain):
+            model.lm_head.weight[following] = embedded[token]
+    model.generation_config.eos_token_id = end
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
