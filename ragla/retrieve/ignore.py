@@ -26,6 +26,8 @@ class Rules:
     def ignore(self, path: Path, is_folder: bool) -> bool:
         """Whether the innermost rule that names ``path`` keeps it out."""
         for folder, spec in self.layers:
+            if not path.is_relative_to(folder):
+                continue
             relative = path.relative_to(folder).as_posix() + ("/" if is_folder else "")
             verdict = spec.check_file(relative).include
             if verdict is not None:

@@ -172,6 +172,10 @@ def test_rules_of_the_repository_above_hold_below_it(tmp_path: Path) -> None:
         write(tmp_path / "repo" / name)
     assert paths(tmp_path / "repo/docs") == ["a.md"]
     assert paths(tmp_path / "repo/build") == ["out.md"]  # named by the user: not for the ignore file to say
+    write(tmp_path / "repo/docs/.gitignore", "*.tmp\n")  # which has no say in folders above it
+    for name in ("a.tmp", "b.md"):
+        write(tmp_path / "repo/docs/deep" / name)
+    assert paths(tmp_path / "repo/docs/deep") == ["b.md"]
 
 
 def test_a_name_cannot_command_a_terminal(tmp_path: Path) -> None:
