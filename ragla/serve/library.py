@@ -49,9 +49,10 @@ class OpenIndex:
         finally:
             with self._lock:
                 self._readers[id(retriever)] -= 1
-                if not self._readers[id(retriever)] and retriever is not self._current:
+                if not self._readers[id(retriever)]:
                     del self._readers[id(retriever)]
-                    retriever.close()
+                    if retriever is not self._current:
+                        retriever.close()
 
     def _refresh(self) -> None:
         database = current_database(self._place)
@@ -59,7 +60,7 @@ class OpenIndex:
             return
         fresh, old = self._current.reopened(self._place), self._current
         self._current, self._database = fresh, current_database(self._place)
-        if not self._readers.pop(id(old), 0):
+        if not self._readers.get(id(old)):
             old.close()
 
 
