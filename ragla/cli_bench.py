@@ -3,51 +3,52 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from ragla.errors import UsageError
+from ragla.cli_bench_compare import Asked, Shown, bench_retriever, compare_decoders, show_earlier
+from ragla.cli_bench_flags import (
+    BudgetsFlag,
+    CategoryFlag,
+    CompareFlag,
+    EachFlag,
+    ForceFlag,
+    LimitFlag,
+    MarkdownFlag,
+    PlotFlag,
+    QualityFlag,
+    QuestionsFlag,
+    RecordFlag,
+    ReplayFlag,
+    RunsFlag,
+    ShowFlag,
+    SpecBenchFlag,
+)
 from ragla.flags import IndexFlag, JsonFlag, ModelFlag, ProfileFlag, SetFlag, load_model, load_profile
-from ragla.terminal import bench_progress, errors, output, print_json
+from ragla.terminal import bench_progress, errors, output, print_json, show_notice
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ragla.bench import BenchQuestion
     from ragla.config import Profile
 
 
 def bench(
     ctx: typer.Context,
-    compare: Annotated[
-        list[str] | None,
-        typer.Option("--compare", help="greedy, hf-greedy, hf-prompt-lookup; repeat or separate by commas."),
-    ] = None,
-    questions: Annotated[
-        Path | None, typer.Option("--questions", help="JSON lines: question, passages?, reference?.")
-    ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="Only the first N questions or recorded answers.")
-    ] = None,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Runs of each question.")] = 1,
-    record: Annotated[
-        Path | None,
-        typer.Option("--record", metavar="FILE.jsonl", help="Write the plain loop's answers as transcripts."),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file to record to.")] = False,
-    replay: Annotated[
-        Path | None,
-        typer.Option(
-            "--replay", metavar="FILE.jsonl", help="Replay drafting rules on transcripts, no model."
-        ),
-    ] = None,
-    budgets: Annotated[
-        str | None, typer.Option("--budgets", metavar="N,N", help="Draft budgets to replay at: 8,16,32,64.")
-    ] = None,
-    plot: Annotated[
-        Path | None, typer.Option("--plot", metavar="FILE", help="Draw the replay: .png or .svg.")
-    ] = None,
+    compare: CompareFlag = None,
+    quality: QualityFlag = False,
+    questions: QuestionsFlag = None,
+    spec_bench: SpecBenchFlag = None,
+    category: CategoryFlag = None,
+    each: EachFlag = None,
+    limit: LimitFlag = None,
+    runs: RunsFlag = 1,
+    show: ShowFlag = None,
+    markdown: MarkdownFlag = False,
+    plot: PlotFlag = None,
+    record: RecordFlag = None,
+    force: ForceFlag = False,
+    replay: ReplayFlag = None,
+    budgets: BudgetsFlag = None,
     index_path: IndexFlag = None,
     profile: ProfileFlag = None,
     model: ModelFlag = None,
@@ -58,6 +59,10 @@ def bench(
 
     [bold]ragla bench --compare greedy[/]
 
+    [bold]ragla bench --quality --plot quality.svg[/]
+
+    [bold]ragla bench --spec-bench question.jsonl --each 5 --compare greedy,hf-greedy,hf-prompt-lookup[/]
+
     Drafting rules can be compared without a model, on answers that were recorded once:
 
     [bold]ragla bench --record answers.jsonl[/]
@@ -67,75 +72,45 @@ def bench(
     from ragla.bench.modes import check_flags
 
     check_flags(given_flags(ctx))
+    shown = Shown(as_json, markdown, plot)
+    if show is not None:
+        show_earlier(show, shown)
+        return
     loaded = load_profile(profile, settings, {"decode.model": model})
+    asked = Asked(questions, spec_bench, category or (), each, limit, index_path)
     if replay is not None:
         replay_rules(loaded.profile, replay, budgets, limit, plot, as_json=as_json)
     elif record is not None:
-        record_answers(loaded.profile, record, force, questions, limit, index_path, as_json=as_json)
+        record_answers(loaded.profile, record, force, asked, as_json=as_json)
     else:
-        compare_decoders(
-            loaded.profile, compare or ["greedy"], questions, limit, runs, index_path, as_json=as_json
-        )
+        named = [*(compare or ["greedy"]), *(["dtype:float32", "dtype:int8"] if quality else [])]
+        compare_decoders(loaded.profile, named, asked, runs, shown)
 
 
 def given_flags(ctx: typer.Context) -> list[str]:
     """The flags of a command that stand on the command line, by their long names."""
-    sources = {param.opts[0]: ctx.get_parameter_source(param.name or "") for param in ctx.command.params}
-    return [flag for flag, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+    given = []
+    for param in ctx.command.params:
+        source = ctx.get_parameter_source(param.name or "")
+        if source is not None and source.name == "COMMANDLINE":
+            given.append(next((name for name in param.opts if name.startswith("--")), param.opts[0]))
+    return given
 
 
-def compare_decoders(
-    profile: Profile,
-    compare: list[str],
-    questions: Path | None,
-    limit: int | None,
-    runs: int,
-    index_path: str | None,
-    *,
-    as_json: bool,
-) -> None:
-    """Run decoders in turn on the same questions and show what each cost."""
-    from ragla import session
-    from ragla.bench import Report, load_questions, parse_decoders, run_bench
-
-    decoders = parse_decoders(compare)
-    asked = load_questions(questions or corpus_questions(index_path), limit)
-    retriever = bench_retriever(profile, asked, index_path)
-    target = load_model(profile, quiet=as_json)
-    cost = session.load_step_cost(profile, target)
-    with bench_progress(quiet=as_json) as on_progress:
-        result = run_bench(profile, target, asked, decoders, retriever, cost, runs, on_progress)
-    session.save_step_cost(profile, target, cost)
-    if as_json:
-        print_json(result.to_json())
-    else:
-        output().print(Report(result))
-
-
-def record_answers(
-    profile: Profile,
-    path: Path,
-    force: bool,
-    questions: Path | None,
-    limit: int | None,
-    index_path: str | None,
-    *,
-    as_json: bool,
-) -> None:
+def record_answers(profile: Profile, path: Path, force: bool, asked: Asked, *, as_json: bool) -> None:
     """Answer questions by the plain loop and write what a replay needs."""
-    from ragla.bench import load_questions
     from ragla.bench.transcripts import TranscriptFile, check_writable
 
     check_writable(path, force=force)
-    asked = load_questions(questions or corpus_questions(index_path), limit)
-    retriever = bench_retriever(profile, asked, index_path)
+    questions = asked.load()
+    retriever = bench_retriever(profile, questions, asked.index)
     target = load_model(profile, quiet=as_json)
     from ragla.bench.record import record
     from ragla.render import counted
 
     with TranscriptFile(path, force=force) as file, bench_progress(quiet=as_json) as on_progress:
         try:
-            unanswered = record(profile, target, asked, file, retriever, on_progress)
+            unanswered = record(profile, target, questions, file, retriever, on_progress)
         finally:  # what was recorded before an interrupt is kept
             if file.written and not as_json:
                 errors().print(f"{counted(file.written, 'answer')} recorded in {path}", soft_wrap=True)
@@ -160,7 +135,8 @@ def replay_rules(
     as_json: bool,
 ) -> None:
     """Replay drafting rules on recorded answers and show what each got accepted."""
-    from ragla.bench.plot import check_plot, plot
+    from ragla.bench.figures import check_plot, save
+    from ragla.bench.plot import draw
     from ragla.bench.replay import BUDGETS, parse_budgets, replay_file
     from ragla.bench.replay_report import ReplayReport
 
@@ -170,32 +146,8 @@ def replay_rules(
     with bench_progress(quiet=as_json) as on_progress:
         result = replay_file(path, profile.decode, chosen, limit, on_progress)
     if picture is not None:
-        plot(result, picture)
+        show_notice(save(draw(result), picture))
     if as_json:
         print_json(result.to_json())
     else:
         output().print(ReplayReport(result))
-
-
-def bench_retriever(profile: Profile, asked: Sequence[BenchQuestion], index_path: str | None) -> Any:
-    """What searches the index, if any question comes without passages; else None."""
-    from ragla import session
-    from ragla.bench import needs_index
-
-    if not needs_index(asked):
-        return None
-    return session.open_retriever(profile, session.find_index(index_path, Path.cwd()))
-
-
-def corpus_questions(index_path: str | None) -> Path:
-    """The questions that come with an indexed corpus: ``questions.jsonl`` in one of its folders."""
-    from ragla import session
-    from ragla.retrieve import indexed_roots
-
-    roots = indexed_roots(session.find_index(index_path, Path.cwd()))
-    for folder in roots:
-        if (folder / "questions.jsonl").is_file():
-            return folder / "questions.jsonl"
-    raise UsageError(
-        f"no questions.jsonl in {', '.join(map(str, roots))}", "name a file: --questions FILE.jsonl"
-    )

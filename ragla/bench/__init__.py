@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ragla.bench.report import Report
     from ragla.bench.result import BenchResult
     from ragla.bench.run import run_bench
+    from ragla.bench.spec_bench import load_spec_bench
 
 HOMES = {
     "DECODERS": "names",
@@ -20,6 +21,7 @@ HOMES = {
     "BenchResult": "result",
     "Report": "report",
     "load_questions": "questions",
+    "load_spec_bench": "spec_bench",
     "needs_index": "questions",
     "parse_decoders": "names",
     "run_bench": "run",
@@ -31,6 +33,7 @@ __all__ = [
     "BenchResult",
     "Report",
     "load_questions",
+    "load_spec_bench",
     "needs_index",
     "parse_decoders",
     "run_bench",

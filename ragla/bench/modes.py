@@ -1,4 +1,4 @@
-"""Which flags of the bench go together: comparing decoders, replaying rules, or recording answers."""
+"""Which flags of the bench go together: those of comparing, of showing, of replaying, or of recording."""
 
 from __future__ import annotations
 
@@ -6,25 +6,32 @@ from collections.abc import Collection
 
 from ragla.errors import UsageError
 
-SETTINGS = frozenset({"--profile", "--set", "--json", "--limit"})
+OUTPUT = frozenset({"--json", "--quiet", "--verbose", "--debug"})
+SETTINGS = OUTPUT | {"--profile", "--set", "--limit"}
+CHOOSING = frozenset({"--questions", "--spec-bench", "--category", "--each", "--index", "--model"})
 ALLOWED = {
     "--replay": SETTINGS | {"--budgets", "--plot"},
     "--record": SETTINGS | {"--force", "--questions", "--index", "--model"},
-    "": SETTINGS | {"--compare", "--runs", "--questions", "--index", "--model"},
+    "--show": OUTPUT | {"--markdown", "--plot"},
+    "": SETTINGS | CHOOSING | {"--compare", "--quality", "--runs", "--markdown", "--plot"},
 }
 DOES = {
     "--replay": "replays recorded answers without a model",
     "--record": "records answers of the plain loop",
+    "--show": "shows what an earlier bench found",
 }
+APART = (("--questions", "--spec-bench"), ("--json", "--markdown"))
 
 
 def check_flags(given: Collection[str]) -> None:
     """Refuse flags, long names as given on the command line, that do not go together. Raises UsageError."""
     mode = next((mode for mode in DOES if mode in given), "")
     strange = [flag for flag in given if flag != mode and flag not in ALLOWED[mode]]
-    if not strange:
-        return
-    if mode:
+    if strange and mode:
         raise UsageError(f"{mode} {DOES[mode]}: {strange[0]} has no place there", f"leave {strange[0]} out")
-    needed = next(other for other in DOES if strange[0] in ALLOWED[other])
-    raise UsageError(f"{strange[0]} belongs to {needed}", f"add {needed} FILE.jsonl, or leave it out")
+    if strange:
+        needed = next(other for other in DOES if strange[0] in ALLOWED[other])
+        raise UsageError(f"{strange[0]} belongs to {needed}", f"add {needed} FILE.jsonl, or leave it out")
+    for one, other in APART:
+        if one in given and other in given:
+            raise UsageError(f"{one} and {other} do not go together", f"leave {one} or {other} out")

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from itertools import pairwise, product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ragla.bench.figures import MARKERS, OURS_COLOUR, PALETTE, new_figure, style
 from ragla.bench.replay import OURS, ReplayResult
-from ragla.errors import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.text import Annotation
 
-FORMATS = (".png", ".svg")
-OURS_COLOUR = "#d55e00"
-# the palette of M. Okabe and K. Ito, which the colour-blind can tell apart; its vermilion is ours
-PALETTE = ("#0072b2", "#009e73", "#cc79a7", "#56b4e9", "#8c6d00", "#000000", "#7f7f7f", "#5b3a8c")
-MARKERS = "os^Dvph*"
 DIRECTIONS = ((1, 0), (1, 1), (1, -1), (0, 1), (0, -1), (-1, 1), (-1, -1), (-1, 0))  # best first
 DISTANCES = range(12, 160, 6)  # pixels from the end of a line to its label
 NEAR = 24  # pixels up to which a label needs no hair line
@@ -42,29 +34,6 @@ class Line:
     marker: str
     width: float
     dashed: bool = False
-
-
-def check_plot(path: Path) -> None:
-    """Refuse what could not be drawn or written, before anything is computed. Raises UsageError."""
-    if path.suffix.lower() not in FORMATS:
-        raise UsageError(f"{path}: pictures are PNG or SVG", "--plot FILE.png or --plot FILE.svg")
-    if not path.parent.is_dir():
-        raise UsageError(f"{path}: there is no folder {path.parent}", f"mkdir -p {path.parent}")
-    if find_spec("matplotlib") is None:
-        raise UsageError("--plot needs matplotlib, which is not installed", "pip install 'ragla[plot]'")
-
-
-def plot(result: ReplayResult, path: Path) -> None:
-    """Draw a result into a file, PNG or SVG by its name. Raises UsageError when it cannot be written."""
-    figure = draw(result)
-    from matplotlib import rc_context
-
-    undated = {"Date": None} if path.suffix.lower() == ".svg" else None
-    try:
-        with rc_context({"svg.fonttype": "none", "svg.hashsalt": OURS}):  # text stays text, ids the same
-            figure.savefig(path, metadata=undated)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}", "--plot FILE.png") from error
 
 
 def lines(result: ReplayResult) -> list[Line]:
@@ -87,20 +56,16 @@ def lines(result: ReplayResult) -> list[Line]:
 
 def draw(result: ReplayResult) -> Figure:
     """The figure, without any state outside it."""
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it tells of its font cache
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 6), dpi=150, layout="constrained")
-    canvas = FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    drawn = lines(result)
-    for line in drawn:
-        _draw_line(axes, line)
-    _draw_axes(axes, result, [nodes for line in drawn for nodes in line.nodes])
-    labels = [_label(axes, line) for line in reversed(drawn)]
-    canvas.draw()  # type: ignore[no-untyped-call]  # it has no types; places are known only then
-    _place_labels(axes, labels, drawn, canvas.get_renderer())  # type: ignore[no-untyped-call]
+    with style():
+        figure, canvas = new_figure(9, 6)
+        axes = figure.add_subplot()
+        drawn = lines(result)
+        for line in drawn:
+            _draw_line(axes, line)
+        _draw_axes(axes, result, [nodes for line in drawn for nodes in line.nodes])
+        labels = [_label(axes, line) for line in reversed(drawn)]
+        canvas.draw()  # places are known only then
+        _place_labels(axes, labels, drawn, canvas.get_renderer())
     return figure
 
 

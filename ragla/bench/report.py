@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from ragla.bench.environment import TokenRange
-from ragla.bench.names import STOCK_DECODERS
-from ragla.bench.result import BenchResult, DecoderResult, Difference, Interval
-from ragla.render import counted
-
-NONE = "–"
+from ragla.bench.cells import Cell, cells, interval_cell, number, speed
+from ragla.bench.charts import charts
+from ragla.bench.described import conditions, difference_lines, first_answer_line, quality_lines
+from ragla.bench.names import kind
+from ragla.bench.result import BenchResult, DecoderResult
+from ragla.render import one_line
 
 
 @dataclass(frozen=True)
@@ -24,140 +25,99 @@ class Report:
     result: BenchResult
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The numbers, the quality where there are references, the conditions, the first differences."""
-        wide = table(self.result)
-        fits = Measurement.get(console, options.update(width=1000), wide).maximum <= options.max_width
-        yield wide if fits else blocks(self.result)
+        """The numbers, those of each category, the charts, the first differences and the conditions."""
+        rows = {name: cells(found, self.result) for name, found in self.result.decoders.items()}
+        yield fitted(console, options, rows, "decoder")
+        for name in drafting(self.result) if self.result.categories else ():
+            yield Text()
+            yield Text(f"{name}, by category", style="bold")
+            yield fitted(console, options, category_rows(self.result, name), "category")
         yield Text()
-        for line in [*quality_lines(self.result), *difference_lines(self.result)]:
+        yield from charts(self.result, options.max_width)
+        quality = quality_lines(self.result) if self.result.exact is None else []
+        for line in [*quality, *difference_lines(self.result)]:
             yield Text(line)
+        if (first := first_answer_line(self.result)) is not None:
+            yield Text(first)
+        env = self.result.environment
+        if env.busy:
+            yield Text(
+                f"The machine was busy (load {env.load_average:g} on {env.cores} cores): "
+                "these are not the times of a quiet one.",
+                style="bold yellow",
+            )
         yield Text(conditions(self.result), style="dim")
 
 
-@dataclass(frozen=True)
-class Cell:
-    """One number: its column's heading in two lines, its text, and the spread below it."""
-
-    heading: tuple[str, str]
-    text: str
-    spread: str = ""
+def drafting(result: BenchResult) -> Iterator[str]:
+    """The decoders that are no plain loop."""
+    return (name for name in result.decoders if kind(name) not in ("greedy", "hf-greedy"))
 
 
-def cells(found: DecoderResult, result: BenchResult) -> list[Cell]:
-    """The numbers of one decoder; a speedup only where its baseline ran."""
+def category_rows(result: BenchResult, name: str) -> dict[str, list[Cell]]:
+    """One decoder's numbers in each category."""
+    return {one_line(category): _category(its[name]) for category, its in result.categories.items()}
+
+
+def _category(found: DecoderResult) -> list[Cell]:
     same, of = found.identical
     numbers = [
-        Cell(("tokens", "/step"), _number(found.tokens_per_step, 2)),
-        Cell(("", "accepted"), f"{found.accepted_share:.0%}"),
-        Cell(("tokens", "/s"), _number(found.decode_tokens_per_s, 1)),
-        Cell(("TTFT", "s"), _number(found.ttft_s, 2)),
+        Cell(("", "questions"), str(of)),
+        Cell(("tokens", "/step"), number(found.tokens_per_step, 2)),
+        Cell(("tokens", "/s"), number(speed(found), 1)),
+        interval_cell(("×", "greedy"), found.speedup_vs_greedy, None, 2),
+        Cell(("same", "text"), f"{same}/{of}"),
     ]
-    if "greedy" in result.decoders:
-        numbers.append(_speedup(("×", "greedy"), found.speedup_vs_greedy))
-    if "hf-greedy" in result.decoders:
-        numbers.append(_speedup(("× hf-", "greedy"), found.speedup_vs_hf_greedy))
-    return [*numbers, Cell(("same", "text"), f"{same}/{of}")]
+    return numbers if found.token_f1 is None else [*numbers, Cell(("token", "F1"), number(found.token_f1, 2))]
 
 
-def table(result: BenchResult) -> Table:
-    """One row a decoder, a speedup's spread below it."""
+def fitted(
+    console: Console, options: ConsoleOptions, rows: dict[str, list[Cell]], label: str
+) -> RenderableType:
+    """The rows as a table, or as blocks where that is too wide."""
+    wide = table(rows, label)
+    fits = Measurement.get(console, options.update(width=1000), wide).maximum <= options.max_width
+    return wide if fits else blocks(rows)
+
+
+def table(rows: dict[str, list[Cell]], label: str) -> Table:
+    """One row a name, a spread below its number."""
     drawn = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    drawn.add_column("\ndecoder", no_wrap=True)
-    for name, found in result.decoders.items():
-        row = cells(found, result)
-        if not drawn.row_count:
-            for cell in row:
-                drawn.add_column("\n".join(cell.heading), justify="right", no_wrap=True)
-        drawn.add_row(Text(name), *[_stacked(cell) for cell in row])
+    drawn.add_column(f"\n{label}", no_wrap=True)
+    headings = headings_of(rows)
+    for heading in headings:
+        drawn.add_column("\n".join(heading), justify="right", no_wrap=True)
+    for name, row in rows.items():
+        by_heading = {cell.heading: _stacked(cell) for cell in row}
+        drawn.add_row(Text(name), *[by_heading.get(heading, Text()) for heading in headings])
     return drawn
 
 
-def blocks(result: BenchResult) -> Table:
-    """One block a decoder, a number a line."""
+def headings_of(rows: dict[str, list[Cell]]) -> Sequence[tuple[str, str]]:
+    """All headings, in the order of the row that has most."""
+    longest = max(rows.values(), key=len)
+    return [cell.heading for cell in longest]
+
+
+def blocks(rows: dict[str, list[Cell]]) -> Table:
+    """One block a name, a number a line."""
     drawn = Table(box=None, pad_edge=False, show_header=False, padding=(0, 2, 0, 0))
     for column in ("number", "value", "spread"):
         drawn.add_column(column, justify="left" if column == "number" else "right")
-    for name, found in result.decoders.items():
+    for name, row in rows.items():
         if drawn.row_count:
             drawn.add_row()
         drawn.add_row(Text(name, style="bold"))
-        for cell in cells(found, result):
-            drawn.add_row(f"  {_label(cell)}", cell.text, Text(cell.spread, style="dim"))
+        for cell in row:
+            drawn.add_row(f"  {label_of(cell)}", cell.text, Text(cell.spread, style="dim"))
     return drawn
 
 
-def quality_lines(result: BenchResult) -> list[str]:
-    """How far each decoder's answers agree with the references, where there are any."""
-    lines = []
-    for title, digits, values in (
-        ("expected text found", 2, {name: found.contains for name, found in result.decoders.items()}),
-        ("token F1", 2, {name: found.token_f1 for name, found in result.decoders.items()}),
-    ):
-        shown = [f"{name} {value:.{digits}f}" for name, value in values.items() if value is not None]
-        if shown:
-            lines.append(f"{title}: {', '.join(shown)}")
-    return lines
-
-
-def difference_lines(result: BenchResult) -> list[str]:
-    """Where each decoder's text first leaves the reference text."""
-    found = {name: decoder.first_difference for name, decoder in result.decoders.items()}
-    return [_difference(name, difference) for name, difference in found.items() if difference is not None]
-
-
-def conditions(result: BenchResult) -> str:
-    """What the numbers hold for, in one paragraph."""
-    env = result.environment
-    device = f" on {env.device_name or env.device}" if env.device != "cpu" else ""
-    parts = [
-        f"{env.model}, {env.dtype}, {env.backend} backend{device}",
-        f"{env.cpu}, {counted(env.threads, 'thread')} of {counted(env.cores, 'core')}",
-        f"budget {env.draft_budget}{' by step cost' if env.cost_aware else ''}, "
-        f"depth {env.max_depth}, {env.shape}",
-        f"{counted(result.questions, 'question')}, {counted(env.runs, 'run')}, "
-        f"prompts of {_prompt_range(env.prompt_tokens)} tokens, "
-        f"answers of up to {env.max_new_tokens}",
-    ]
-    if any(name in STOCK_DECODERS for name in result.decoders):
-        parts.append(f"hf-*: unmodified model in {env.stock_dtype}")
-    if any(found.speedup_vs_greedy or found.speedup_vs_hf_greedy for found in result.decoders.values()):
-        parts.append("× is the median over questions with its 95 % interval")
-    if short := max(found.too_short for found in result.decoders.values()):
-        parts.append(f"{counted(short, 'answer')} too short for a speed")
-    if result.unanswered:
-        parts.append(f"left out, nothing relevant in the index: {', '.join(result.unanswered)}")
-    return "; ".join(parts) + "."
-
-
-def _prompt_range(prompts: TokenRange) -> str:
-    if prompts.min == prompts.max:
-        return str(prompts.min)
-    return f"{prompts.min}–{prompts.max} (median {prompts.median:g})"
-
-
-def _difference(name: str, found: Difference) -> str:
-    return (
-        f"{name} first differs at question {found.id}, token {found.position}: "
-        f"{found.text!r} instead of {found.reference!r}"
-    )
-
-
-def _speedup(heading: tuple[str, str], found: Interval | None) -> Cell:
-    if found is None:
-        return Cell(heading, NONE)
-    # one question, or a baseline beside itself: there is no spread to show
-    spread = f"{found.low:.2f}–{found.high:.2f}" if found.low < found.high else ""
-    return Cell(heading, f"{found.value:.2f}", spread)
-
-
-def _stacked(cell: Cell) -> Text:
-    return Text.assemble(cell.text, *([("\n" + cell.spread, "dim")] if cell.spread else []))
-
-
-def _label(cell: Cell) -> str:
+def label_of(cell: Cell) -> str:
+    """A heading in one line."""
     first, second = cell.heading
     return f"{first}{'' if first.endswith('-') or second.startswith('/') else ' '}{second}".strip()
 
 
-def _number(value: float | None, digits: int) -> str:
-    return NONE if value is None else f"{value:.{digits}f}"
+def _stacked(cell: Cell) -> Text:
+    return Text.assemble(cell.text, *([("\n" + cell.spread, "dim")] if cell.spread else []))

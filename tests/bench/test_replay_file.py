@@ -248,7 +248,9 @@ def test_ids_may_be_missing_and_a_file_may_begin_with_a_byte_order_mark(tmp_path
         (["--record", "a.jsonl", "--plot", "b.png"], "--plot has no place there"),
         (["--record", "a.jsonl", "--compare", "greedy"], "--compare has no place there"),
         (["--budgets", "8"], "--budgets belongs to --replay"),
-        (["--plot", "a.png"], "--plot belongs to --replay"),
+        (["--show", "a.json", "--compare", "greedy"], "--compare has no place there"),
+        (["--questions", "a.jsonl", "--spec-bench", "b.jsonl"], "do not go together"),
+        (["--json", "--markdown"], "do not go together"),
         (["--force"], "--force belongs to --record"),
     ],
 )

@@ -18,7 +18,8 @@ from matplotlib.text import Annotation, Text
 from rich.console import Console
 from typer.testing import CliRunner
 
-from ragla.bench.plot import check_plot, draw, lines, plot
+from ragla.bench.figures import check_plot, save
+from ragla.bench.plot import draw, lines
 from ragla.bench.replay import OURS, Calibration, Conditions, ReplayResult, RuleResult
 from ragla.bench.replay_report import PARTS, ReplayReport
 from ragla.cli import app
@@ -147,12 +148,12 @@ def test_any_budgets_can_be_drawn(result: ReplayResult, budgets: tuple[int, ...]
 
 
 def test_the_pictures_are_what_their_names_say(result: ReplayResult, tmp_path: Path) -> None:
-    plot(result, tmp_path / "a.png")
+    save(draw(result), tmp_path / "a.png")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG\r\n")
-    plot(result, tmp_path / "a.SVG")
+    save(draw(result), tmp_path / "a.SVG")
     words = {element.text for element in ElementTree.parse(tmp_path / "a.SVG").iter() if element.text}
     assert {OURS, "without-frequent", "answers.jsonl: 40 recorded answers"} <= words
-    plot(result, tmp_path / "b.svg")
+    save(draw(result), tmp_path / "b.svg")
     assert (tmp_path / "a.SVG").read_bytes() == (tmp_path / "b.svg").read_bytes()
 
 
@@ -172,7 +173,7 @@ def test_places_that_cannot_be_drawn_to(tmp_path: Path, place: Callable[[Path], 
 def test_a_folder_is_no_picture(result: ReplayResult, tmp_path: Path) -> None:
     (tmp_path / "a.png").mkdir()
     with pytest.raises(UsageError, match=r"a\.png: cannot be written: Is a directory"):
-        plot(result, tmp_path / "a.png")
+        save(draw(result), tmp_path / "a.png")
 
 
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,9 +188,10 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
 def test_an_unwritable_font_cache_is_no_ones_business(result: ReplayResult, tmp_path: Path) -> None:
     (tmp_path / "result.pickle").write_bytes(pickle.dumps(result))
     program = (
-        "import pickle, pathlib, ragla.bench.plot as drawing\n"
+        "import pickle, pathlib, ragla.bench.plot as drawing, ragla.bench.figures as figures\n"
         f"folder = pathlib.Path({str(tmp_path)!r})\n"
-        "drawing.plot(pickle.loads((folder / 'result.pickle').read_bytes()), folder / 'a.png')"
+        "drawn = drawing.draw(pickle.loads((folder / 'result.pickle').read_bytes()))\n"
+        "figures.save(drawn, folder / 'a.png')"
     )
     environment = {**os.environ, "MPLCONFIGDIR": str(tmp_path / "result.pickle" / "no folder")}
     done = subprocess.run(

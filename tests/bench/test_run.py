@@ -116,7 +116,8 @@ def test_all_decoders_give_one_text_and_the_json_keeps_its_contract(
     assert all(
         set(numbers)
         == {
-            "tokens", "steps", "decode_s", "ttft_s", "prefill_tokens", "accepted", "nodes", "draft_s", "verify_s",
+            "tokens", "steps", "decode_s", "ttft_s",
+            "prefill_tokens", "accepted", "nodes", "draft_s", "verify_s",
         }
         for numbers in row["decoders"].values()
     )  # fmt: skip
