@@ -15,7 +15,8 @@ import typer
 from ragla.errors import NothingRelevant, RaglaError
 from ragla.failure import INTERRUPTED
 from ragla.flags import load_model
-from ragla.terminal import data_stream, errors, interruptible, reading, show_notice, status
+from ragla.live import answering
+from ragla.terminal import data_stream, errors, interruptible, show_notice, status
 
 if TYPE_CHECKING:
     from ragla.answer import Answer, Answerer
@@ -96,17 +97,20 @@ class Asking:
         answerer, target = self.answerer, self.answerer.target
         observe = draft_printer(target) if self.profile.decode.debug else None
         explanation = None
-        with reading(self.quiet) as on_text, interruptible() as stopped:
+        with answering(self.quiet) as view, interruptible() as stopped:
+            on_text = view.on_text
+            answerer.cache.on_rows = view.reading
             if conversation is not None:
-                answer = conversation.ask(question, on_text, observe, stopped)
+                answer = conversation.ask(question, on_text, observe, stopped, view.step)
             elif self.explain:
                 began = perf_counter()
                 explanation = self.explanation(question)
                 answer = answerer.answer_from(
-                    question, explanation.kept, self.retriever, on_text, observe, stopped, began=began
-                )
+                    question, explanation.kept, self.retriever, on_text, observe, stopped,
+                    on_step=view.step, began=began,
+                )  # fmt: skip
             else:
-                answer = answerer.ask(question, self.retriever, on_text, observe, stopped)
+                answer = answerer.ask(question, self.retriever, on_text, observe, stopped, view.step)
         session.save_step_cost(self.profile, target, self.cost)
         if not self.quiet:
             sys.stdout.write("\n")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from ragla.answer import Answer, Answerer, Stopped
+from ragla.answer import Answer, Answerer, OnStep, Stopped
 from ragla.prompt import Turn
 from ragla.text_stream import OnText
 
@@ -52,6 +52,7 @@ class Conversation:
         on_text: OnText | None = None,
         observe: Observer | None = None,
         stopped: Stopped | None = None,
+        on_step: OnStep | None = None,
     ) -> Answer:
         """Answer with what was said before in mind. Raises UsageError, as ``Answerer.ask`` does.
 
@@ -62,8 +63,9 @@ class Conversation:
         found = self.search(question)
         self._asked = question
         answer = self.answerer.answer_from(
-            question, found, self.retriever, on_text, observe, stopped, turns=self.turns, began=began
-        )
+            question, found, self.retriever, on_text, observe, stopped, turns=self.turns, on_step=on_step,
+            began=began,
+        )  # fmt: skip
         self._shown = [hit.passage.id for hit in found]
         if answer.answered and not answer.interrupted:
             self.turns.append(Turn(question, answer.text))

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from ragla.errors import UsageError
@@ -22,10 +23,14 @@ if TYPE_CHECKING:
 
     from rich.console import Console
     from rich.progress import Progress
+    from rich.text import Text
 
     from ragla.retrieve.events import OnEvent
 
 UNLIMITED = 1000  # columns, where stdout is no terminal: nothing is folded or cut
+
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+PLAIN_FRAMES = "|/-\\"
 
 # What JSON may hold as it is, but a terminal obeys or a reader of lines takes for an end of line.
 ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029]")
@@ -65,38 +70,6 @@ def print_json(document: dict[str, Any], form: JsonForm = "document") -> None:
 
 
 @contextmanager
-def reading(quiet: bool) -> Iterator[Any]:
-    """Yields the receiver of the answer's text; a status line stands until the first piece arrives."""
-    from ragla import render
-
-    if quiet:
-        yield None
-        return
-    console = errors()
-    waiting = console.status("reading", spinner="dots")
-    if console.is_terminal:
-        waiting.start()
-
-    begun = False
-
-    def write(text: str) -> None:
-        nonlocal begun
-        begun = True
-        waiting.stop()
-        sys.stdout.write(render.safe(text))
-        sys.stdout.flush()
-
-    try:
-        yield write
-    except BaseException:
-        if begun:  # what is said next is no part of the answer's last line
-            sys.stdout.write("\n")
-        raise
-    finally:
-        waiting.stop()
-
-
-@contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
     """Yields what says, after each step of an answer, whether Ctrl-C was pressed since the last time.
 
@@ -127,14 +100,60 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         yield stopped
 
 
+class Phase:
+    """What is being done and for how long, as a line that moves on stderr; ``text`` may change."""
+
+    def __init__(self, text: str) -> None:
+        from rich.live import Live
+
+        self.text = text
+        self.began = perf_counter()
+        console = errors()
+        self._frames = FRAMES if console.encoding.lower().startswith("utf") else PLAIN_FRAMES
+        self._live = Live(self, console=console, transient=True, refresh_per_second=10)
+
+    def __rich__(self) -> Text:
+        """The line as it is now."""
+        from rich.text import Text
+
+        elapsed = perf_counter() - self.began
+        frame = self._frames[int(elapsed * 10) % len(self._frames)]
+        return Text(f"{frame} {self.text} · {elapsed:.1f} s", "dim", no_wrap=True, overflow="ellipsis")
+
+    def start(self) -> None:
+        """Draw it."""
+        self._live.start()
+
+    def stop(self) -> None:
+        """Take it away."""
+        self._live.stop()
+
+
+def moves() -> bool:
+    """Whether stderr is a terminal on which something may move, whatever colours are asked for."""
+    console = errors()
+    at_terminal = sys.stderr is not None and sys.stderr.isatty()
+    return at_terminal and console.is_interactive and not console.is_dumb_terminal and not console.quiet
+
+
+@contextmanager
+def phase(text: str, quiet: bool) -> Iterator[Phase | None]:
+    """A line on stderr that says what takes time; None off a terminal."""
+    if quiet or not moves():
+        yield None
+        return
+    doing = Phase(text)
+    doing.start()
+    try:
+        yield doing
+    finally:
+        doing.stop()
+
+
 @contextmanager
 def status(text: str, quiet: bool) -> Iterator[None]:
-    """A line on stderr while something takes time; nothing off a terminal."""
-    console = errors()
-    if quiet or not console.is_terminal:
-        yield
-        return
-    with console.status(text, spinner="dots"):
+    """The same where what is being done stays the same."""
+    with phase(text, quiet):
         yield
 
 
@@ -143,12 +162,11 @@ def progress_bar(quiet: bool) -> Iterator[Progress | None]:
     """A progress bar on stderr that leaves no trace; None off a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    console = errors()
-    if quiet or not console.is_terminal:
+    if quiet or not moves():
         yield None
         return
     columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
-    with Progress(*columns, console=console, transient=True) as progress:
+    with Progress(*columns, console=errors(), transient=True) as progress:
         yield progress
 
 

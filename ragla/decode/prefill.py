@@ -24,6 +24,8 @@ ROUNDED = 1024  # rows: a cache is made somewhat larger than asked for, so that 
 
 OnRanks = Callable[[Sequence[int], list[list[int]]], None]
 """Called with prompt tokens and the best ids after each of them."""
+OnRows = Callable[[int, int], None]
+"""Called with how many tokens of a prompt are in the cache, and how many it has."""
 
 
 def chunk_ends(request: DecodeRequest, rows: int) -> list[int]:
@@ -43,6 +45,7 @@ class PromptCache:
 
     ``token_ids`` are the prompt tokens whose rows it holds, ``ends`` where their chunks end. Rows behind
     them belong to an answer and are overwritten. With ``reuse`` off each answer has an empty cache.
+    ``on_rows`` is told when a prompt is begun and after each of its chunks.
     """
 
     def __init__(self, *, reuse: bool = True) -> None:
@@ -50,6 +53,8 @@ class PromptCache:
         self.token_ids: list[int] = []
         self.ends: list[int] = []
         self.limits = RowLimits()
+        self.on_rows: OnRows | None = None
+        self._wanted = 0
         self._cache: KVCache | None = None
         self._backend: Backend | None = None
 
@@ -59,8 +64,10 @@ class PromptCache:
         At least the last chunk of the prompt is never among them: its logits begin the answer.
         """
         kept = self._cache
+        self._wanted = len(request.prompt_ids)
         if not self.reuse or not backend.drafts:  # what cannot drop a draft's rows cannot drop an answer's
             self.clear()
+            self._tell()
             return backend.new_cache(capacity)
         if kept is None or kept.capacity < capacity or self._backend is not backend:
             self.clear()
@@ -68,6 +75,7 @@ class PromptCache:
             self._cache, self._backend = kept, backend
         self._keep(self.common(request))
         kept.truncate(len(self.token_ids))
+        self._tell()
         return kept
 
     def common(self, request: DecodeRequest) -> int:
@@ -88,11 +96,16 @@ class PromptCache:
         """A chunk is in the cache."""
         self.token_ids += part
         self.ends.append(len(self.token_ids))
+        self._tell()
 
     def clear(self) -> None:
         """Keep nothing."""
         self._cache = self._backend = None
         self._keep(0)
+
+    def _tell(self) -> None:
+        if self.on_rows is not None:
+            self.on_rows(len(self.token_ids), self._wanted)
 
     def _keep(self, chunks: int) -> None:
         del self.ends[chunks:]
