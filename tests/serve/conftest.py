@@ -62,7 +62,9 @@ def serving(world: World, cache: Path, *flags: str) -> Iterator[Server]:
     ]
     environment = os.environ | {"RAGLA_CACHE": str(cache)}
     pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it would be ignored
     with subprocess.Popen(command, text=True, env=environment, start_new_session=True, **pipes) as process:
+        signal.signal(signal.SIGINT, before)
         try:
             assert process.stdout is not None
             assert process.stderr is not None
@@ -73,14 +75,14 @@ def serving(world: World, cache: Path, *flags: str) -> Iterator[Server]:
         finally:
             process.send_signal(signal.SIGTERM)
             try:
-                process.communicate(timeout=30)
+                process.wait(timeout=30)
             finally:
                 process.kill()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(world: World, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """One server for all tests that do not end it."""
+    """One server for all tests of a file; the last may end it."""
     with serving(world, tmp_path_factory.mktemp("serve"), "--queue", "1", "--timeout", "60") as running:
         yield running
 

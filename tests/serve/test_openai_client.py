@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import signal
 import threading
 import time
 from typing import Any
@@ -330,3 +331,20 @@ def test_other_addresses_are_errors_of_the_same_shape(
 ) -> None:
     got, told = request(server, method, path)
     assert (got, set(told["error"])) == (status, {"message", "type", "param", "code"})
+
+
+# --- how it ends; the last test of this file ---------------------------------------------------------------
+
+
+def test_ctrl_c_ends_an_answer_with_an_error_and_the_process_with_0(server: Server, client: OpenAI) -> None:
+    stream = client.chat.completions.create(
+        model="llm", messages=said(QUESTION), max_tokens=3500, stream=True
+    )
+    next(iter(stream))
+    server.process.send_signal(signal.SIGINT)
+    with pytest.raises(openai.APIError, match="shutting down"):
+        list(stream)
+    client.close()
+    assert server.process.wait(30) == 0
+    assert server.process.stderr is not None
+    assert server.process.stderr.read() == ""

@@ -1,8 +1,7 @@
-"""``ragla serve``: what it refuses to begin with, how it sees a new index, and how it ends."""
+"""``ragla serve``: what it refuses to begin with, how it fails, and how it sees a new index."""
 
 from __future__ import annotations
 
-import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +21,6 @@ from ragla.serve.library import OpenIndex, Stopped
 from ragla.serve.server import bind, url
 from ragla.serve.worker import Closed, QueueFull, Worker
 from tests.cli.tiny_world import QUESTION, Ragla, World
-from tests.serve.conftest import serving
 from tests.serve.test_openai_client import said, until
 
 # --- before it begins -------------------------------------------------------------------------------------
@@ -210,20 +208,3 @@ def test_a_new_index_is_seen_also_one_that_was_built_anew(tmp_path: Path) -> Non
     with pytest.raises(Exception, match="closed"):
         before.passage_count  # noqa: B018  its last reader has left
     assert found() == {"b.md"}
-
-
-# --- how it ends ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("heard_interrupts")
-def test_ctrl_c_ends_an_answer_with_an_error_and_the_process_with_0(world: World, tmp_path: Path) -> None:
-    with serving(world, tmp_path) as running, running.client() as client:
-        stream = client.chat.completions.create(
-            model="llm", messages=said(QUESTION), max_tokens=3500, stream=True
-        )
-        next(iter(stream))
-        running.process.send_signal(signal.SIGINT)
-        with pytest.raises(openai.APIError, match="shutting down"):
-            list(stream)
-        _, stderr = running.process.communicate(timeout=30)
-        assert (running.process.returncode, stderr) == (0, "")
