@@ -43,12 +43,14 @@ VALUES = {
 class Numeral(NamedTuple):
     """A number written in digits at ``text[start:end]``, and what it may mean.
 
-    ``parts``: the numbers it is made of, where it may be several: a date, a version, two numbers in a row.
+    ``digits``: the values of the digits alone, without the million behind them. ``parts``: the numbers it is
+    made of, where it may be several: a date, a version, two numbers in a row.
     """
 
     start: int
     end: int
     values: frozenset[Decimal]
+    digits: frozenset[Decimal]
     parts: frozenset[Decimal]
 
 
@@ -56,13 +58,13 @@ def numerals(text: str) -> Iterator[Numeral]:
     """The numbers that are written in digits, in order."""
     for found in WRITTEN.finditer(text):
         plain = "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in found[0])
-        values = _values(plain)
-        if times := MULTIPLIER.match(text, found.end()):
-            values |= {value * MULTIPLIERS[times[1].lower()] for value in values}
-        digits = re.split(r"\D", plain)
-        several = len(digits) > PARTED or any(space in plain for space in SPACES)
-        parts = frozenset(map(Decimal, digits)) if several else frozenset()
-        yield Numeral(found.start(), found.end(), frozenset(values), parts)
+        digits = frozenset(_values(plain))
+        times = MULTIPLIER.match(text, found.end())
+        values = frozenset(value * MULTIPLIERS[times[1].lower()] for value in digits) if times else digits
+        split = re.split(r"\D", plain)
+        several = len(split) > PARTED or any(space in plain for space in SPACES)
+        parts = frozenset(map(Decimal, split)) if several else frozenset()
+        yield Numeral(found.start(), found.end(), values, digits, parts)
 
 
 def _values(plain: str) -> set[Decimal]:
@@ -83,7 +85,7 @@ def values_in(text: str) -> set[Decimal]:
     """Every value that a number of the text may have, those in Chinese and English words among them."""
     found: set[Decimal] = set()
     for numeral in numerals(text):
-        found |= numeral.values | numeral.parts
+        found |= numeral.values | numeral.digits | numeral.parts
     for written in CHINESE.findall(text):
         found |= {Decimal(_chinese(written)), *(Decimal(CHINESE_DIGITS.get(c, 0)) for c in written)}
         if all(c in CHINESE_DIGITS for c in written):  # 二〇二五

@@ -30,7 +30,7 @@ UNJUDGED = (
     "passage passages document documents source sources section question answer table figure page note "
     "not no yes must only never and or am pm"
 )
-ENDS = (".", "!", "?", "]", ")")
+ENDS = (*".!?])。！？",)
 LEAST_STEM = 4  # letters that two forms of a name have in common
 ENDING = 3  # letters at most that the longer form has behind them
 CROWDED = 0.5  # share of words with a capital above which a line that ends no sentence is a title
@@ -66,7 +66,7 @@ class WhatWasRead:
 
     def _numbers(self, text: str) -> Iterator[Unsupported]:
         own = [found.span() for found in OWN.finditer(text)]
-        for start, end, values, parts in numerals(text):
+        for start, end, values, _, parts in numerals(text):
             if any(first <= start and end <= last for first, last in own):
                 continue
             if self._values.isdisjoint(values) and not (parts and parts <= self._values):
