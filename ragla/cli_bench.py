@@ -24,6 +24,7 @@ from ragla.cli_bench_flags import (
     RunsFlag,
     ShowFlag,
     SpecBenchFlag,
+    SplitFlag,
 )
 from ragla.flags import IndexFlag, JsonFlag, ModelFlag, ProfileFlag, SetFlag, load_model, load_profile
 from ragla.terminal import bench_progress, errors, output, print_json, show_notice
@@ -38,6 +39,7 @@ def bench(
     quality: QualityFlag = False,
     questions: QuestionsFlag = None,
     spec_bench: SpecBenchFlag = None,
+    split_passages: SplitFlag = False,
     category: CategoryFlag = None,
     each: EachFlag = None,
     limit: LimitFlag = None,
@@ -77,7 +79,7 @@ def bench(
         show_earlier(show, shown)
         return
     loaded = load_profile(profile, settings, {"decode.model": model})
-    asked = Asked(questions, spec_bench, category or (), each, limit, index_path)
+    asked = Asked(questions, spec_bench, split_passages, category or (), each, limit, index_path)
     if replay is not None:
         replay_rules(loaded.profile, replay, budgets, limit, plot, as_json=as_json)
     elif record is not None:

@@ -29,6 +29,7 @@ class Asked:
 
     questions: Path | None
     spec_bench: Path | None
+    split_passages: bool
     categories: Sequence[str]
     each: int | None
     limit: int | None
@@ -40,7 +41,7 @@ class Asked:
         from ragla.bench.questions import select
 
         if self.spec_bench is not None:
-            found = load_spec_bench(self.spec_bench)
+            found = load_spec_bench(self.spec_bench, split_passages=self.split_passages)
         else:
             found = load_questions(self.questions or corpus_questions(self.index))
         categories = [part.strip() for entry in self.categories for part in entry.split(",")]

@@ -32,6 +32,10 @@ SpecBenchFlag = Annotated[
     Path | None,
     typer.Option("--spec-bench", metavar="FILE.jsonl", help="Spec-Bench's question file, all its turns."),
 ]
+SplitFlag = Annotated[
+    bool,
+    typer.Option("--split-passages", help="Put the passages of its rag questions into ragla's own prompt."),
+]
 CategoryFlag = Annotated[
     list[str] | None,
     typer.Option(

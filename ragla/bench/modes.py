@@ -8,7 +8,9 @@ from ragla.errors import UsageError
 
 OUTPUT = frozenset({"--json", "--quiet", "--verbose", "--debug"})
 SETTINGS = OUTPUT | {"--profile", "--set", "--limit"}
-CHOOSING = frozenset({"--questions", "--spec-bench", "--category", "--each", "--index", "--model"})
+CHOOSING = frozenset(
+    {"--questions", "--spec-bench", "--split-passages", "--category", "--each", "--index", "--model"}
+)
 ALLOWED = {
     "--replay": SETTINGS | {"--budgets", "--plot"},
     "--record": SETTINGS | {"--force", "--questions", "--index", "--model"},
@@ -32,6 +34,8 @@ def check_flags(given: Collection[str]) -> None:
     if strange:
         needed = next(other for other in DOES if strange[0] in ALLOWED[other])
         raise UsageError(f"{strange[0]} belongs to {needed}", f"add {needed} FILE.jsonl, or leave it out")
+    if "--split-passages" in given and "--spec-bench" not in given:
+        raise UsageError("--split-passages belongs to --spec-bench", "add --spec-bench FILE.jsonl")
     for one, other in APART:
         if one in given and other in given:
             raise UsageError(f"{one} and {other} do not go together", f"leave {one} or {other} out")

@@ -1,12 +1,13 @@
 """Reads Spec-Bench's own question file (arXiv 2401.07851): ``question_id``, ``category``, ``turns``.
 
 The model is told each turn's text as it stands there, inside its chat template, as Spec-Bench does it; the
-questions with passages carry them in that text.
+questions of category ``rag`` carry their passages in that text, one a line, and the question in the last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,29 @@ from ragla.bench.json_lines import Line, read_lines
 from ragla.bench.questions import BenchQuestion, check_ids, check_unicode
 from ragla.errors import UsageError
 
+RAG = "rag"
 FORM = 'each line is a JSON object like {"question_id": 1, "category": "qa", "turns": ["Who …?"]}'
 
 
-def load_spec_bench(path: Path) -> list[BenchQuestion]:
+def load_spec_bench(path: Path, *, split_passages: bool = False) -> list[BenchQuestion]:
     """The questions of a file, each turn after the first as a question that follows the one before it.
 
-    Raises UsageError with file and line for a line of another form, and for a file that holds none.
+    ``split_passages``: questions of category ``rag`` get their passages in ragla's own prompt. Raises
+    UsageError with file and line for a line of another form, and for a file that holds none.
     """
     questions = [question for line in read_lines(path, "--spec-bench", FORM) for question in _turns(line)]
     if not questions:
         raise UsageError(f"{path}: holds no questions", FORM)
     check_ids(path, questions)
-    return questions
+    return [split(question) for question in questions] if split_passages else questions
+
+
+def split(question: BenchQuestion) -> BenchQuestion:
+    """The same question with its passages apart, if it is one that carries passages."""
+    *passages, text = question.text.strip().split("\n")
+    if question.category != RAG or not any(passage.strip() for passage in passages):
+        return question
+    return replace(question, text=text, passages=tuple(passages), verbatim=False)
 
 
 def _turns(line: Line) -> Iterator[BenchQuestion]:
