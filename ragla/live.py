@@ -41,11 +41,19 @@ class Columns:
             if character == "\n":
                 self.least = self.most = 0
             elif character == "\t":
-                self.least, self.most = _tab(self.least, width), _tab(self.most, width)
+                self._tab(width)
             else:
                 least, most = cells(character)
                 self.least += least + (least == 2 and self.least % width == width - 1)
                 self.most += most + (most == 2 and self.most % width == width - 1)
+
+    def _tab(self, width: int) -> None:
+        """On to the next multiple of 8; what a terminal does at its edge is its own affair."""
+        stop = self.least % width // 8 * 8 + 8
+        if self.least != self.most or stop >= width or self.may_be_full(width):
+            self.lose(width)
+        else:
+            self.least = self.most = self.least // width * width + stop
 
     def lose(self, width: int) -> None:
         """Nothing is certain before the next line."""
@@ -56,12 +64,6 @@ class Columns:
         slack = self.most > self.least
         first, last = max(self.least - slack, 1), self.most + slack
         return last // width > (first - 1) // width
-
-
-def _tab(column: int, width: int) -> int:
-    """The column after a tab, which stops at the last one."""
-    line, place = divmod(column, width)
-    return line * width + min(place // 8 * 8 + 8, width - 1)
 
 
 def cells(character: str) -> tuple[int, int]:

@@ -13,8 +13,19 @@ from contextlib import contextmanager
 
 import pyte
 import pytest
+from wcwidth import wcwidth
 
 ROWS = 10
+
+
+class Screen(pyte.HistoryScreen):
+    """Wraps a wide character that the last column has no room for, as terminals do and pyte does not."""
+
+    def draw(self, data: str) -> None:
+        for character in data:
+            if wcwidth(character) == 2 and self.cursor.x == self.columns - 1:
+                self.cursor.x = self.columns
+            super().draw(character)
 
 
 class Terminal:
@@ -27,7 +38,7 @@ class Terminal:
         attributes[1] |= termios.OPOST | termios.ONLCR
         termios.tcsetattr(self.slave, termios.TCSANOW, attributes)
         os.set_blocking(self.master, False)
-        self.screen = pyte.HistoryScreen(columns, rows, history=10_000)
+        self.screen = Screen(columns, rows, history=10_000)
         self.stream = pyte.ByteStream(self.screen)
         self.resize(columns)
 
