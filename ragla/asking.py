@@ -16,7 +16,7 @@ from ragla.errors import NothingRelevant, RaglaError
 from ragla.failure import INTERRUPTED
 from ragla.flags import load_model
 from ragla.live import answering
-from ragla.terminal import data_stream, errors, interruptible, show_notice, status
+from ragla.terminal import data_stream, errors, interruptible, output, show_notice, status
 
 if TYPE_CHECKING:
     from ragla.answer import Answer, Answerer
@@ -47,6 +47,9 @@ NoReuseFlag = Annotated[
     typer.Option(
         "--no-reuse", help="Read each prompt whole, also what the one before began with; to compare."
     ),
+]
+PlainFlag = Annotated[
+    bool, typer.Option("--plain", help="On a terminal, too, plain text: nothing underlined, no links.")
 ]
 JsonlFlag = Annotated[
     bool, typer.Option("--jsonl", help="One JSON document a line on stdout, for each answer.")
@@ -89,16 +92,21 @@ class Asking:
     quiet: bool
     notices: tuple[str, ...]
     explain: bool = False
+    plain: bool = False
 
     def ask(self, question: str, conversation: Conversation | None = None) -> Outcome:
         """Answer a question, its text on stdout as it comes unless quiet. Raises RaglaError."""
         from ragla import session
+        from ragla.render_copied import copied_text
 
         answerer, target = self.answerer, self.answerer.target
         observe = draft_printer(target) if self.profile.decode.debug else None
         explanation = None
-        with answering(self.quiet) as view, interruptible() as stopped:
-            on_text = view.on_text
+        with (
+            answering(self.quiet) as view,
+            copied_text(None if self.quiet else view.write, output(), plain=self.plain) as on_text,
+            interruptible() as stopped,
+        ):
             answerer.cache.on_rows = view.reading
             if conversation is not None:
                 answer = conversation.ask(question, on_text, observe, stopped, view.step)
@@ -145,16 +153,21 @@ class Asking:
     def show(self, outcome: Outcome) -> None:
         """What follows the streamed text: sources, what did not fit, what it cost."""
         from ragla import render, render_answer
+        from ragla.render_copied import wants_style
 
         answer = outcome.answer
-        cited = [source for source in answer.sources if source.cited]
+        copied = {span.number for span in answer.provenance}
+        rests_on = [source for source in answer.sources if source.cited or source.number in copied]
         if answer.sources:
             errors().print()
-        if answer.answered and not cited:
+        if answer.answered and not rests_on:
             errors().print(
                 "the answer names no source; these passages were read:", style="yellow", soft_wrap=True
             )
-        for line in render_answer.source_lines(cited or (answer.sources if answer.answered else [])):
+            rests_on = answer.sources
+        links = not self.plain and wants_style(errors())
+        lines = render_answer.source_lines(rests_on, answer.text, answer.provenance, links=links)
+        for line in (*lines, *render_answer.unsupported_lines(answer.unsupported)):
             errors().print(line, soft_wrap=True)
         for path in answer.left_out:
             errors().print(f"did not fit the prompt: {render.one_line(path)}", style="yellow", soft_wrap=True)

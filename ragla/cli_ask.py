@@ -14,6 +14,7 @@ from ragla.asking import (
     JsonlFlag,
     NoReuseFlag,
     Outcome,
+    PlainFlag,
     VerifyFlag,
     open_asking,
     show_interruption,
@@ -52,6 +53,7 @@ def ask(
     verify: VerifyFlag = False,
     exact: ExactFlag = False,
     no_reuse: NoReuseFlag = False,
+    plain: PlainFlag = False,
     paths: PathFlag = None,
     types: TypeFlag = None,
     explain: ExplainFlag = False,
@@ -80,7 +82,7 @@ def ask(
     with open_asking(
         loaded.profile, index_path, quiet=quiet, verify=verify, exact=exact, reuse=not no_reuse
     ) as opened:
-        asking = replace(opened, explain=explain)
+        asking = replace(opened, explain=explain, plain=plain)
         asking.retriever.restrict(paths or (), types or ())
         code = ask_one(asking, asked[0].text) if file is None else ask_each(asking, asked)
     if code:

@@ -6,9 +6,10 @@ import contextlib
 import io
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ragla.asking import Asking, ExactFlag, JsonlFlag, NoReuseFlag, open_asking, show_interruption
+from ragla.asking import Asking, ExactFlag, JsonlFlag, NoReuseFlag, PlainFlag, open_asking, show_interruption
 from ragla.errors import RaglaError, UsageError
 from ragla.failure import INTERRUPTION, Failure
 from ragla.flags import IndexFlag, ModelFlag, ProfileFlag, SetFlag, load_profile
@@ -36,6 +37,7 @@ def chat(
     settings: SetFlag = None,
     exact: ExactFlag = False,
     no_reuse: NoReuseFlag = False,
+    plain: PlainFlag = False,
     as_lines: JsonlFlag = False,
 ) -> None:
     """Ask questions one after the other; what was said before counts. /help lists the commands.
@@ -48,7 +50,7 @@ def chat(
     with open_asking(loaded.profile, index_path, quiet=as_lines, exact=exact, reuse=not no_reuse) as asking:
         from ragla.conversation import Conversation
 
-        code = Chat(asking, Conversation(asking.answerer, asking.retriever)).run()
+        code = Chat(replace(asking, plain=plain), Conversation(asking.answerer, asking.retriever)).run()
     if code:
         raise typer.Exit(code)
 
@@ -132,12 +134,15 @@ class Chat:
     def show_sources(self) -> None:
         """All passages of the last answer's prompt, also those it does not name."""
         from ragla import render_answer
+        from ragla.render_copied import wants_style
 
         console = errors() if self.asking.quiet else output()
-        sources = self.last.sources if self.last is not None else []
-        for line in render_answer.source_lines(sources):
-            console.print(line, soft_wrap=True)
-        if not sources:
+        last = self.last
+        if last is not None and last.sources:
+            links = not self.asking.plain and wants_style(console)
+            for line in render_answer.source_lines(last.sources, last.text, last.provenance, links=links):
+                console.print(line, soft_wrap=True)
+        else:
             errors().print("no passages were read yet", style="yellow")
 
 

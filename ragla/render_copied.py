@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ragla.provenance import CopyTrace
+    from ragla.text_stream import OnText
 
 COLOURS = ("cyan", "green", "magenta", "blue")  # of the terminal's own palette: readable on dark and on light
 NUMBER = re.compile(r"\d[\d.,]*$")  # one that may go on
@@ -34,7 +37,7 @@ class Write(Protocol):
 
 
 def wants_style(console: Console) -> bool:
-    """Whether a console can show styled text: a real terminal that is not dumb."""
+    """Whether a console can show styled text and links: a real terminal that is not dumb."""
     return console.file.isatty() and not console.is_dumb_terminal and console.color_system is not None
 
 
@@ -101,6 +104,19 @@ class CopiedWriter:
             style = style.without_color
         lines = safe(text).split("\n")  # an underline that ends with its line stays off the margin
         return "\n".join(style.render(line, color_system=colours) for line in lines)
+
+
+@contextmanager
+def copied_text(write: Write | None, console: Console, *, plain: bool) -> Iterator[OnText | None]:
+    """What receives an answer's text for ``write``: styled where the console of stdout can show it."""
+    if write is None or plain or not wants_style(console):
+        yield write
+        return
+    writer = CopiedWriter(write, console)
+    try:
+        yield writer
+    finally:
+        writer.finish()
 
 
 def file_link(absolute: str) -> str:
