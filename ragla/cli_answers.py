@@ -77,13 +77,26 @@ def answers_remove(
 
 @answers_app.command("clear")
 def answers_clear(index_path: IndexFlag = None, as_json: JsonFlag = False) -> None:
-    """Remove all answers, and all that was learned about drafting on this index.
+    """Remove all answers, all that was learned about drafting on this index, and the last conversation.
 
     [bold]ragla answers clear[/]
     """
     with kept_answers(index_path) as store:
         removed = store.clear() if store is not None else 0
+    forget_conversation(index_path)
     report_removed(removed, as_json=as_json)
+
+
+def forget_conversation(index_path: str | None) -> None:
+    """Remove the last conversation about an index. Raises RaglaError where that is not possible."""
+    from ragla import session
+    from ragla.conversation_file import ConversationFile
+
+    kept = ConversationFile(session.find_index(index_path, Path.cwd()))
+    try:
+        kept.remove()
+    except OSError as error:
+        raise RaglaError(f"{kept.path}: cannot be removed: {error.strerror}", "delete it yourself") from error
 
 
 @contextmanager

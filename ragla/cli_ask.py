@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from statistics import median
 from typing import Annotated
 
@@ -34,6 +35,8 @@ from ragla.flags import (
     TypeFlag,
     load_profile,
 )
+from ragla.session import find_index
+from ragla.sitting import ContinueFlag, Sitting
 from ragla.question_file import AskedLine, question_text, read_questions
 from ragla.terminal import errors, print_json, show_notice
 
@@ -46,6 +49,7 @@ def ask(
             "--file", "-f", metavar="QUESTIONS", help="Text or JSON lines, - for stdin: answer each."
         ),
     ] = None,
+    continued: ContinueFlag = False,
     index_path: IndexFlag = None,
     profile: ProfileFlag = None,
     model: ModelFlag = None,
@@ -77,6 +81,7 @@ def ask(
     }
     loaded = load_profile(profile, settings, flags)
     check_forms(question, file, as_json=as_json, as_lines=as_lines)
+    check_continues(file, continued=continued, explain=explain)
     asked = [AskedLine(1, question_text(question))] if file is None else read_questions(file)
     quiet = as_json or as_lines
     with open_asking(
@@ -84,7 +89,12 @@ def ask(
     ) as opened:
         asking = replace(opened, explain=explain, plain=plain)
         asking.retriever.restrict(paths or (), types or ())
-        code = ask_one(asking, asked[0].text) if file is None else ask_each(asking, asked)
+        if file is None:
+            place = find_index(index_path, Path.cwd())
+            sitting = Sitting.open(asking, place, continued=continued, alone=True)
+            code = ask_one(sitting.asking, asked[0].text, sitting)
+        else:
+            code = ask_each(asking, asked)
     if code:
         raise typer.Exit(code)
 
@@ -99,11 +109,19 @@ def check_forms(question: str | None, file: str | None, *, as_json: bool, as_lin
         raise UsageError("--json is for one question", "for --file: --jsonl")
 
 
-def ask_one(asking: Asking, question: str) -> int:
+def check_continues(file: str | None, *, continued: bool, explain: bool) -> None:
+    """Raises UsageError for what a conversation is not told with."""
+    if continued and file is not None:
+        raise UsageError("--continue is for one question", "several that follow each other: ragla chat")
+    if continued and explain:
+        raise UsageError("--explain is for a question that stands alone", "leave --continue away")
+
+
+def ask_one(asking: Asking, question: str, sitting: Sitting) -> int:
     """Answer and show it; the exit code."""
-    outcome = asking.ask(question)
+    outcome = sitting.ask(question)
     if asking.quiet:
-        print_json(asking.as_json(outcome))
+        print_json(asking.as_json(outcome) | sitting.as_json())
     else:
         for notice in asking.notices:
             show_notice(notice)

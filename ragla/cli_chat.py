@@ -7,17 +7,19 @@ import io
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ragla.asking import Asking, ExactFlag, JsonlFlag, NoReuseFlag, PlainFlag, open_asking, show_interruption
 from ragla.errors import RaglaError, UsageError
 from ragla.failure import INTERRUPTION, Failure
 from ragla.flags import IndexFlag, ModelFlag, ProfileFlag, SetFlag, load_profile
+from ragla.session import find_index
+from ragla.sitting import ContinueFlag, Sitting
 from ragla.terminal import JsonForm, errors, output, print_json, show_notice
 
 if TYPE_CHECKING:
     from ragla.answer import Answer
-    from ragla.conversation import Conversation
 
 import typer
 
@@ -31,6 +33,7 @@ COMMANDS = {
 
 
 def chat(
+    continued: ContinueFlag = False,
     index_path: IndexFlag = None,
     profile: ProfileFlag = None,
     model: ModelFlag = None,
@@ -47,10 +50,10 @@ def chat(
     if sys.stdin is None:
         raise UsageError("there is no stdin to read questions from", "ragla ask 'your question'")
     loaded = load_profile(profile, settings, {"decode.model": model})
-    with open_asking(loaded.profile, index_path, quiet=as_lines, exact=exact, reuse=not no_reuse) as asking:
-        from ragla.conversation import Conversation
-
-        code = Chat(replace(asking, plain=plain), Conversation(asking.answerer, asking.retriever)).run()
+    with open_asking(loaded.profile, index_path, quiet=as_lines, exact=exact, reuse=not no_reuse) as opened:
+        asking = replace(opened, plain=plain)
+        sitting = Sitting.open(asking, find_index(index_path, Path.cwd()), continued=continued)
+        code = Chat(sitting).run()
     if code:
         raise typer.Exit(code)
 
@@ -58,11 +61,11 @@ def chat(
 class Chat:
     """Reads lines and answers them until there are no more."""
 
-    def __init__(self, asking: Asking, conversation: Conversation) -> None:
-        self.asking = asking
-        self.conversation = conversation
+    def __init__(self, sitting: Sitting) -> None:
+        self.sitting = sitting
+        self.asking = sitting.asking
         self.interactive = sys.stdin.isatty()
-        self.form: JsonForm | None = "lines" if asking.quiet else None
+        self.form: JsonForm | None = "lines" if self.asking.quiet else None
         self.last: Answer | None = None
         self.failed = 0
 
@@ -102,7 +105,7 @@ class Chat:
     def command(self, text: str) -> None:
         """What a line with a slash asks for."""
         if text == "/new":
-            self.conversation.forget()
+            self.sitting.begin()
             self.last = None
         elif text == "/sources":
             self.show_sources()
@@ -115,7 +118,7 @@ class Chat:
     def question(self, text: str) -> None:
         """Answer; whatever goes wrong, the next line can be asked."""
         try:
-            outcome = self.asking.ask(text, self.conversation)
+            outcome = self.sitting.ask(text)
         except RaglaError as error:
             self.fail(Failure.of(error))
             return

@@ -13,6 +13,7 @@ from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING
 
+from ragla.conversation_file import forget_stale_conversation
 from ragla.errors import RaglaError
 from ragla.trie.answer_file import FILE_NAME
 from ragla.trie.answer_rows import StoredAnswer
@@ -115,6 +116,7 @@ def forget_stale(index: Path) -> tuple[int, str | None]:
 
     Returns how many answers were dropped and, where the file could not be used, a line that says so.
     """
+    forget_stale_conversation(index)
     if not (index / FILE_NAME).is_file():
         return 0, None
     try:

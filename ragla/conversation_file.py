@@ -1,0 +1,205 @@
+"""The last conversation about an index, in a file of its folder, so that a later command can go on with it.
+
+It is private to one user, bounded, and replaced whole. What rests on documents that were changed or
+removed since leaves it. A file that cannot be used costs a notice, never an answer.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from filelock import FileLock, Timeout
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from ragla.errors import RaglaError
+from ragla.prompt import Turn
+
+if TYPE_CHECKING:
+    from ragla.answer import Answer
+    from ragla.retrieve.retriever import Retriever
+
+MOST_TURNS = 20
+MOST_BYTES = 256 << 10
+WAIT_S = 2.0  # for another process that writes
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KeptTurn(_Record):
+    """A question, what was answered, and the absolute path and SHA-256 of each document it rests on."""
+
+    question: str
+    answer: str
+    documents: tuple[tuple[str, str], ...] = ()
+
+
+class Kept(_Record):
+    """A file's content. ``asked``: the last question, whether it was answered or not."""
+
+    schema_: Literal["ragla.conversation/1"] = Field(default="ragla.conversation/1", alias="schema")
+    id: str = Field(min_length=1, max_length=64)
+    asked: str | None = None
+    turns: tuple[KeptTurn, ...] = Field(default=(), max_length=MOST_TURNS)
+
+
+@dataclass(frozen=True)
+class Resumed:
+    """What there is to go on with. ``notice``: what of it there is not, in a line."""
+
+    turns: tuple[Turn, ...] = ()
+    asked: str | None = None
+    notice: str | None = None
+
+
+class ConversationFile:
+    """The conversation that one process has; each of its turns becomes the end of what is kept."""
+
+    def __init__(self, index: Path) -> None:
+        self.index = index
+        self.path = index / f"conversation-{user()}.json"
+        self._id = secrets.token_hex(8)
+
+    def begin(self) -> None:
+        """What is added from now on belongs to a new conversation."""
+        self._id = secrets.token_hex(8)
+
+    def resume(self) -> Resumed:
+        """Go on with what is kept; never fails."""
+        try:
+            kept = self._read()
+            if kept is None:
+                return Resumed(notice="there is no conversation to go on with: this begins one")
+            current = still_true(kept.turns, self.index)
+        except (OSError, ValueError, RaglaError) as error:
+            return Resumed(notice=f"the last conversation cannot be read, a new one begins: {_reason(error)}")
+        self._id = kept.id
+        gone = len(kept.turns) - len(current)
+        notice = None
+        if gone:
+            notice = f"{gone} of {len(kept.turns)} earlier turns not told: their documents have changed since"
+        turns = tuple(Turn(turn.question, turn.answer) for turn in current)
+        return Resumed(turns, kept.asked if current or not gone else None, notice)
+
+    def add(self, answer: Answer, retriever: Retriever) -> str | None:
+        """Keep a question and, if it is whole, its answer; why that was not possible, in a line.
+
+        Another process may have added to the same conversation meanwhile: this turn comes behind its own.
+        The conversation that was added to last is the last one.
+        """
+        try:
+            documents = retriever.documents(sorted(answer.document_ids))
+            turns: tuple[KeptTurn, ...] = ()
+            if answer.answered and not answer.interrupted and len(documents) == len(answer.document_ids):
+                turns = (KeptTurn(question=answer.question, answer=answer.text, documents=tuple(documents)),)
+            with self._lock():
+                known = self._read_usable()
+                before = known.turns if known is not None and known.id == self._id else ()
+                self._write(Kept(id=self._id, asked=answer.question, turns=bounded((*before, *turns))))
+        except (OSError, ValueError, Timeout, RaglaError) as error:
+            return f"the conversation is not kept for `ragla ask --continue`: {_reason(error)}"
+        return None
+
+    def forget_stale(self) -> None:
+        """Drop what rests on documents that are no longer in the index as they were. Raises OSError."""
+        if not self.path.exists():
+            return
+        with self._lock():
+            known = self._read_usable()
+            current = still_true(known.turns, self.index) if known is not None else ()
+            if known is None or (known.turns and not current):
+                self.path.unlink(missing_ok=True)
+            elif len(current) < len(known.turns):
+                self._write(known.model_copy(update={"turns": current}))
+
+    def remove(self) -> None:
+        """Forget all of it. Raises OSError."""
+        self.path.unlink(missing_ok=True)
+        self.path.with_suffix(".lock").unlink(missing_ok=True)
+
+    def _read(self) -> Kept | None:
+        """What is kept, None for nothing. Raises OSError, ValueError for a damaged file."""
+        try:
+            with self.path.open("rb") as file:
+                content = file.read(MOST_BYTES + 1)
+        except FileNotFoundError:
+            return None
+        if len(content) > MOST_BYTES:
+            raise ValueError("the file is larger than any that is written")
+        return Kept.model_validate_json(content)
+
+    def _read_usable(self) -> Kept | None:
+        try:
+            return self._read()
+        except ValueError:
+            return None
+
+    def _write(self, kept: Kept) -> None:
+        """Replace the file in one step; only its owner may read it. Raises OSError."""
+        temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.tmp")
+        content = kept.model_dump_json(by_alias=True).encode()
+        for left in self.index.glob(f"{self.path.name}.*.tmp"):  # of a process that was killed
+            left.unlink(missing_ok=True)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            temporary.replace(self.path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[None]:
+        with FileLock(self.path.with_suffix(".lock"), timeout=WAIT_S, mode=0o600):
+            yield
+
+
+def bounded(turns: tuple[KeptTurn, ...]) -> tuple[KeptTurn, ...]:
+    """The last turns, as many as a file may hold."""
+    chosen: list[KeptTurn] = []
+    room = MOST_BYTES // 2  # JSON may write a character with more bytes than it has
+    for turn in reversed(turns[-MOST_TURNS:]):
+        room -= len(turn.model_dump_json().encode())
+        if room < 0:
+            break
+        chosen.insert(0, turn)
+    return tuple(chosen)
+
+
+def still_true(turns: tuple[KeptTurn, ...], index: Path) -> tuple[KeptTurn, ...]:
+    """Those turns all of whose documents are in the index as they were. Raises RaglaError."""
+    from ragla.retrieve import indexed_digests
+
+    paths = {path for turn in turns for path, _ in turn.documents}
+    digests = indexed_digests(index, sorted(paths)) if paths else {}
+    return tuple(
+        turn for turn in turns if all(digests.get(path) == digest for path, digest in turn.documents)
+    )
+
+
+def forget_stale_conversation(index: Path) -> None:
+    """What ``ConversationFile.forget_stale`` does, for this user's file; never fails."""
+    with contextlib.suppress(OSError, RaglaError, Timeout):
+        ConversationFile(index).forget_stale()
+
+
+def user() -> str:
+    """What tells apart the users of one index folder."""
+    return str(os.getuid()) if hasattr(os, "getuid") else "own"
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        return "the file is damaged"
+    if isinstance(error, Timeout):
+        return "another process is writing it"
+    if isinstance(error, OSError):
+        return error.strerror or type(error).__name__
+    return next(iter(str(error).splitlines()), type(error).__name__)
