@@ -120,7 +120,7 @@ def load_result(path: Path) -> BenchResult:
         raise UsageError(f"{path}: {told}", HOW)
     try:
         return _read_result(document)
-    except (ValidationError, KeyError, TypeError, AttributeError, IndexError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else f"no {error}"
         raise UsageError(f"{path}: a damaged {SCHEMA} document: {reason}", HOW) from error
 
