@@ -35,9 +35,9 @@ from ragla.flags import (
     TypeFlag,
     load_profile,
 )
+from ragla.question_file import AskedLine, question_text, read_questions
 from ragla.session import find_index
 from ragla.sitting import ContinueFlag, Sitting
-from ragla.question_file import AskedLine, question_text, read_questions
 from ragla.terminal import errors, print_json, show_notice
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ragla.asking import Asking, ExactFlag, JsonlFlag, NoReuseFlag, PlainFlag, open_asking, show_interruption
+from ragla.asking import ExactFlag, JsonlFlag, NoReuseFlag, PlainFlag, open_asking, show_interruption
 from ragla.errors import RaglaError, UsageError
 from ragla.failure import INTERRUPTION, Failure
 from ragla.flags import IndexFlag, ModelFlag, ProfileFlag, SetFlag, load_profile
