@@ -94,3 +94,35 @@ def test_the_rooms_are_those_that_the_contracts_hold() -> None:
     tree = {f"ragla.{path.stem}" for path in modules.PACKAGE.iterdir()}
     assert named <= tree
     assert {name for name in tree if name.startswith("ragla.cli_")} <= named
+
+
+def test_the_chinese_readme_tells_the_same_commands() -> None:
+    """Comments apart, and a section of its own about Chinese documents."""
+    english, chinese = (typed(name) for name in ("README.md", "README.zh.md"))
+    assert len(english) >= 10
+    assert [line for line in chinese if "zh" not in line] == english
+    links = [
+        set(re.findall(r"\]\((?!README)([\w./-]+)", readme(name))) for name in ("README.md", "README.zh.md")
+    ]
+    assert links[0] == links[1]
+
+
+def readme(name: str) -> str:
+    return (CHECKOUT / name).read_text(encoding="utf-8")
+
+
+def typed(name: str) -> list[str]:
+    """Commands of a page without their comments."""
+    lines = re.findall(r"^(?:\$ |    (?=make ))(.*)$", readme(name), re.M)
+    return [line.partition(" #")[0].rstrip() for line in lines]
+
+
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)\s]*)?\)")
+
+
+@pytest.mark.parametrize(
+    "path", [*CHECKOUT.glob("*.md"), *sorted((CHECKOUT / "docs").rglob("*.md"))], ids=lambda path: path.name
+)
+def test_every_link_leads_to_a_file(path: Path) -> None:
+    dead = [link for link in LINK.findall(path.read_text("utf-8")) if not (path.parent / link).exists()]
+    assert not dead
