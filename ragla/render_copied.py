@@ -77,10 +77,12 @@ class CopiedWriter:
             self._trace = None
 
     def _show(self, trace: CopyTrace, *, ended: bool) -> None:
+        pieces = list(trace.pieces(ended=ended))
         growing = None if ended else NUMBER.search(trace.text)
         settled = growing.start() if growing else len(trace.text)
-        flagged = trace.read.unsupported(trace.text)
-        for start, end, number in trace.pieces(ended=ended):
+        certain = trace.text[: min(pieces[-1].end, settled)] if pieces else ""
+        flagged = trace.read.unsupported(certain)
+        for start, end, number in pieces:
             if number is not None:
                 self._put(trace, end, style_of(number))
                 continue

@@ -77,10 +77,15 @@ class Terminal:
 
 @contextmanager
 def terminal(
-    monkeypatch: pytest.MonkeyPatch, columns: int, *, stdout: int | None = None, stderr: int | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    columns: int,
+    *,
+    rows: int = ROWS,
+    stdout: int | None = None,
+    stderr: int | None = None,
 ) -> Iterator[Terminal]:
     """Both streams on one terminal, but for those that are given as descriptors."""
-    made = Terminal(columns)
+    made = Terminal(columns, rows)
     for name in ("NO_COLOR", "FORCE_COLOR", "LINES", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", str(columns))  # rich asks the descriptors of the test run

@@ -141,13 +141,14 @@ def test_the_json_of_ask(ragla: Ragla, world: World) -> None:
     assert result.stderr == ""
     assert set(answer) == {
         "schema", "question", "answer", "answered", "interrupted", "sources", "left_out", "stats", "steps",
-        "notices", "judged",
+        "notices", "judged", "provenance", "unsupported",
     }  # fmt: skip
     assert (answer["schema"], answer["question"], answer["answered"]) == ("ragla.ask/1", QUESTION, True)
     assert answer["answer"] == answer["answer"].strip() != ""
     for source in answer["sources"]:
         assert set(source) == {
-            "number", "path", "first_line", "last_line", "score", "cited", "copied_tokens",
+            "number", "path", "first_line", "last_line", "score", "cited", "copied_tokens", "copied_share",
+            "stale", "stale_reason",
         }  # fmt: skip
         assert (world.docs / source["path"]).is_file()
         assert 1 <= source["first_line"] <= source["last_line"]
