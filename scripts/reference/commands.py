@@ -10,6 +10,7 @@ from rich.text import Text
 
 from ragla import errors
 from ragla.cli import app
+from ragla.command import SPEECH
 from ragla.failure import INTERRUPTED
 from reference.markdown import code, table
 
@@ -76,7 +77,7 @@ def every_command(group: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[st
 def described(command: Any, words: tuple[str, ...] = ("ragla",)) -> Iterator[str]:
     """What is said of a command: its use, its help, its arguments and its options."""
     arguments = [one for one in command.params if one.param_type_name == "argument"]
-    options = [one for one in command.params if one.param_type_name == "option" and not one.hidden]
+    options = [one for one in command.params if (is_own if words[1:] else is_option)(one)]
     yield f"```console\n$ {usage(command, words, arguments)}\n```"
     yield from paragraphs(command.help or "")
     if arguments:
@@ -88,6 +89,16 @@ def described(command: Any, words: tuple[str, ...] = ("ragla",)) -> Iterator[str
     if hasattr(command, "commands"):
         names = (name for name, below in command.commands.items() if not below.hidden)
         yield "Commands: " + ", ".join(code(name) for name in names) + "."
+
+
+def is_option(parameter: Any) -> bool:
+    """Whether it is an option that help shows."""
+    return parameter.param_type_name == "option" and not parameter.hidden
+
+
+def is_own(parameter: Any) -> bool:
+    """Whether it is an option of a command alone, not one that every command has."""
+    return is_option(parameter) and parameter.rich_help_panel != SPEECH
 
 
 def usage(command: Any, words: tuple[str, ...], arguments: list[Any]) -> str:
@@ -151,9 +162,8 @@ def value(option: Any) -> str:
         return ""
     described = option.type_descriptor.annotation
     choices = getattr(described, "__args__", ()) if not option.multiple else ()
-    kind = option.metavar or "\\|".join(map(str, choices)) or getattr(described, "__name__", "TEXT")
-    kind = {"str": "TEXT", "int": "N", "float": "X", "Path": "FILE", "list": "TEXT"}.get(kind, kind)
-    return code(kind.replace("\\|", "|")) + (", repeatable" if option.multiple else "")
+    kind = option.metavar or "|".join(map(str, choices)) or str(option.name).upper()
+    return code(kind) + (", repeatable" if option.multiple else "")
 
 
 def said(parameter: Any) -> str:
