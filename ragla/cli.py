@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from ragla import __version__, process
 from ragla.cli_answers import answers_app
@@ -30,20 +29,30 @@ from ragla.cli_models import config_app, models_app
 from ragla.cli_remove import remove
 from ragla.cli_search import search, why_not
 from ragla.cli_serve import serve
+from ragla.command import Command, Group
 from ragla.errors import UsageError
-from ragla.failure import INTERRUPTION, Failure, is_control_flow
-from ragla.terminal import JsonForm, print_json
+from ragla.failure import INTERRUPTION, Failure, is_control_flow, is_wrong_usage
+from ragla.render import safe
+from ragla.secrets import redact
+from ragla.terminal import JsonForm, Loudness, loudness, set_loudness
 
 JSON_WANTED = "ragla.json"  # key of the parser's notes: what a script reads on stdout, whatever happens
 
 
-class Commands(TyperGroup):
+class Commands(Group):
     """Runs a command and turns what went wrong into one line, the command that mends it, and an exit code."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take the command line; remember whether a script reads it."""
+        """Take the command line; remember whether a script reads it. How loud a process is begins anew."""
+        set_loudness(Loudness.NORMAL)
         ctx.meta[JSON_WANTED] = json_form(args)
-        rest: list[str] = super().parse_args(ctx, args)
+        try:
+            rest: list[str] = super().parse_args(ctx, args)
+        except Exception as error:
+            if not is_wrong_usage(error):
+                raise
+            Failure.of_usage(error).report(ctx.meta[JSON_WANTED])
+            raise SystemExit(UsageError.exit_code) from error
         return rest
 
     def invoke(self, ctx: Any) -> Any:
@@ -58,14 +67,14 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             failure = INTERRUPTION
         except Exception as error:  # whatever a library raises, a user sees one line
-            if isinstance(error, BrokenPipeError) or is_control_flow(error):
-                if ctx.meta[JSON_WANTED] and sys.stdout and hasattr(error, "format_message"):
-                    wrong_usage = Failure(error.format_message(), "ragla --help", UsageError.exit_code)
-                    print_json(wrong_usage.as_json(), ctx.meta[JSON_WANTED])
+            if is_wrong_usage(error):
+                failure = Failure.of_usage(error)
+            elif isinstance(error, BrokenPipeError) or is_control_flow(error):
                 raise
-            if ctx.params.get("debug"):
-                traceback.print_exc()
-            failure = Failure.of(error)
+            else:
+                if loudness() is Loudness.DEBUG:
+                    sys.stderr.write(safe(redact(traceback.format_exc())))
+                failure = Failure.of(error)
         failure.report(ctx.meta[JSON_WANTED])
         raise SystemExit(failure.exit_code)
 
@@ -86,12 +95,13 @@ app = typer.Typer(
     epilog="Start with: [bold]ragla index ./docs[/] and then [bold]ragla ask 'your question'[/]",
 )
 for command in (index, info, doctor, remove, search, ask, chat, serve, bench):
-    app.command()(command)
-app.command("why-not")(why_not)
-app.command("eval")(evaluate)
-app.add_typer(answers_app, name="answers")
-app.add_typer(models_app, name="models")
-app.add_typer(config_app, name="config")
+    app.command(cls=Command)(command)
+app.command("why-not", cls=Command)(why_not)
+app.command("eval", cls=Command)(evaluate)
+for name, group in (("answers", answers_app), ("models", models_app), ("config", config_app)):
+    for registered in group.registered_commands:
+        registered.cls = Command
+    app.add_typer(group, name=name, cls=Group)
 
 
 def version(asked: bool) -> None:
@@ -106,6 +116,5 @@ def root(
     show_version: Annotated[
         bool, typer.Option("--version", callback=version, is_eager=True, help="Print the version.")
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
 ) -> None:
     """Answers questions from a folder of documents on this machine, several tokens a step, exactly."""

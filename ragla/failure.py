@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import errno
 import sys
 from dataclasses import dataclass
 from typing import Any
 
 from ragla.errors import RaglaError
+from ragla.secrets import redact
 from ragla.terminal import JsonForm, errors, print_json
 
 INTERRUPTED = 130
@@ -27,20 +29,35 @@ class Failure:
     def of(cls, error: Exception) -> Failure:
         """What an error means to the user."""
         if isinstance(error, RaglaError):
-            return cls(str(error), error.hint, error.exit_code)
+            return cls(redact(str(error)), error.hint, error.exit_code)
         # torch is not loaded for its name
         if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
             return cls("not enough memory", TOO_LARGE, 1)
         if isinstance(error, OSError) and error.errno in FULL:
             return cls("no space left where this is written", "make room, or write it elsewhere", 1)
         first_line = next(iter(str(error).splitlines()), "") or type(error).__name__
-        return cls(f"unexpected: {first_line}", "see where: ragla --debug …", 1)
+        return cls(f"unexpected: {redact(first_line)}", "see where: ragla --debug …", 1)
+
+    @classmethod
+    def of_usage(cls, error: Any) -> Failure:
+        """What the parser could not make sense of, with what is nearest to it."""
+        message, _, near = error.format_message().partition(". Did you mean ")
+        command = getattr(getattr(error, "ctx", None), "command_path", "ragla")
+        hint = f"{command} --help"
+        if option := getattr(error, "option_name", None):
+            message = f"No such option: {option}"
+            found = difflib.get_close_matches(option, getattr(error, "possibilities", None) or (), n=1)
+            near = found[0] if found else ""
+        near = near.strip("?'\" ")
+        if near:
+            hint = f"did you mean {near}? {hint}"
+        return cls(message[:1].lower() + message[1:].rstrip("."), hint, error.exit_code)
 
     def report(self, form: JsonForm | None = None) -> None:
         """Lines for a person and, in a JSON form, one document for a script."""
         from ragla.render import one_line
 
-        console = errors()
+        console = errors(always=True)
         prefix, style = ("", "yellow") if self.exit_code == INTERRUPTED else ("error: ", "red")
         console.print(prefix + one_line(self.message), style=style, soft_wrap=True)
         if self.hint:
@@ -69,3 +86,12 @@ INTERRUPTION = Failure("interrupted", None, INTERRUPTED)
 def is_control_flow(error: BaseException) -> bool:
     """Whether an exception is the parser's own way to say a wrong usage, or to leave."""
     return hasattr(error, "exit_code") and not isinstance(error, RaglaError)
+
+
+def is_wrong_usage(error: BaseException) -> bool:
+    """Whether it is the parser's complaint about what was typed, not its way to show a help."""
+    return (
+        is_control_flow(error)
+        and hasattr(error, "format_message")
+        and type(error).__name__ not in ("NoArgsIsHelpError",)
+    )

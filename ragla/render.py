@@ -15,18 +15,25 @@ if TYPE_CHECKING:
     from ragla.retrieve import IndexReport
     from ragla.retrieve.passage import ScoredPassage
 
-CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+# control characters, and what reorders the text that follows it: overrides, embeddings, isolates
+CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufff9-\ufffb]")
+# what is not seen and means nothing to a reader, or hides a message for someone else
+UNSEEN = re.compile(
+    "[\xad\u115f\u1160\u17b4\u17b5\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\U000e0000-\U000e0fff]"
+)
+# what a language needs inside a text, but a name only to look like another
+DISGUISE = re.compile("[\t\u034f\u061c\u200c-\u200f\u2028\u2029]")
 SKIPPED_SHOWN = 10
 
 
 def safe(text: str) -> str:
-    """Text from documents or a model, unable to control a terminal."""
-    return CONTROL.sub("\ufffd", text)
+    """Text from documents or a model, unable to control a terminal or to be read otherwise than it is."""
+    return UNSEEN.sub("", CONTROL.sub("\ufffd", text))
 
 
 def one_line(text: str) -> str:
     """The same, unable to pretend to be two lines: for paths, titles and reasons."""
-    return " ".join(safe(text).split("\n"))
+    return " ".join(DISGUISE.sub("\ufffd", safe(UNSEEN.sub("\ufffd", text))).split("\n"))
 
 
 def place(path: str, first_line: int, last_line: int) -> str:

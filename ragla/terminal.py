@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from enum import IntEnum
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
@@ -54,11 +55,43 @@ def output() -> Console:
     return Console(width=width, markup=False, highlight=False, emoji=False)
 
 
-def errors() -> Console:
-    """stderr, likewise."""
+def errors(*, always: bool = False) -> Console:
+    """stderr, likewise; after ``--quiet`` it says nothing but what is said ``always``."""
     from rich.console import Console
 
-    return Console(stderr=True, markup=False, highlight=False, emoji=False)
+    quiet = _loudness is Loudness.QUIET and not always
+    return Console(stderr=True, markup=False, highlight=False, emoji=False, quiet=quiet)
+
+
+class Loudness(IntEnum):
+    """How much is said on stderr."""
+
+    QUIET = 0
+    NORMAL = 1
+    VERBOSE = 2
+    DEBUG = 3
+
+
+_loudness = Loudness.NORMAL
+
+
+def set_loudness(chosen: Loudness) -> None:
+    """From here on in this process."""
+    global _loudness
+    _loudness = chosen
+
+
+def loudness() -> Loudness:
+    """What was chosen."""
+    return _loudness
+
+
+def tell_more(text: str) -> None:
+    """A line for who asked for more: what is used, how long it took."""
+    from ragla import render
+
+    if _loudness >= Loudness.VERBOSE:
+        errors().print(render.one_line(text), style="dim", soft_wrap=True)
 
 
 def print_json(document: dict[str, Any], form: JsonForm = "document") -> None:
@@ -152,9 +185,11 @@ def phase(text: str, quiet: bool) -> Iterator[Phase | None]:
 
 @contextmanager
 def status(text: str, quiet: bool) -> Iterator[None]:
-    """The same where what is being done stays the same."""
+    """The same where what is being done stays the same; who asked for more is told how long it took."""
+    began = perf_counter()
     with phase(text, quiet):
         yield
+    tell_more(f"{text} · {perf_counter() - began:.1f} s")
 
 
 @contextmanager

@@ -24,12 +24,37 @@ from ragla.trie import DraftTree
 
 @given(st.text())
 def test_safe_text_holds_no_control_characters_and_keeps_the_rest(text: str) -> None:
+    expected = "".join(
+        "\ufffd" if render.CONTROL.match(character) else character
+        for character in text
+        if not render.UNSEEN.match(character)
+    )
     shown = render.safe(text)
-    assert len(shown) == len(text)
-    for before, after in zip(text, shown, strict=True):
-        control = unicodedata.category(before) == "Cc" and before not in "\t\n"
-        assert after == ("\ufffd" if control else before)
+    assert shown == expected
+    controls = [character for character in shown if unicodedata.category(character) == "Cc"]
+    assert set(controls) <= {"\t", "\n"}
     assert "\n" not in render.one_line(text)
+
+
+REORDERING = [chr(code) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))]
+
+
+@pytest.mark.parametrize("trick", REORDERING)
+def test_text_cannot_be_read_in_another_order_than_it_has(trick: str) -> None:
+    assert render.safe(f"a{trick}b") == "a\ufffdb"
+    assert render.one_line(f"a{trick}b") == "a\ufffdb"
+
+
+@pytest.mark.parametrize("trick", ["\u200b", "\u2060", "\ufeff", "\xad", "\u3164", "\U000e0041"])
+def test_what_is_not_seen_hides_nothing(trick: str) -> None:
+    assert render.safe(f"pay{trick}pal") == "paypal"
+    assert render.one_line(f"pay{trick}pal") == "pay\ufffdpal"  # two names that look alike do not
+
+
+@pytest.mark.parametrize("joined", ["می\u200cخواهم", "क्\u200dष", "👩\u200d💻", "a\u200fb"])
+def test_what_a_language_needs_is_left_in_its_text_and_shown_in_a_name(joined: str) -> None:
+    assert render.safe(joined) == joined
+    assert "\ufffd" in render.one_line(joined)
 
 
 ESCAPES = ["\x1b[31m", "\x9b31m", "\x1b]8;;http://evil\x07", "a\rb", "a\x08b"]
