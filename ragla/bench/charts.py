@@ -34,7 +34,7 @@ def charts(result: BenchResult, width: int) -> Iterator[Text]:
     if len(bars) > 1:
         yield from chart("tokens/s", bars, width)
     found = result.decoders.get("lookahead")
-    if found is not None and found.lengths:
+    if found is not None and any(found.lengths):
         yield from chart("lookahead: tokens a step, share of steps", length_bars(found.lengths), width)
     if found is not None and len(found.positions) > 1:
         yield from chart("lookahead: tokens/step, by answer token", position_bars(found.positions), width)

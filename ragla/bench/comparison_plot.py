@@ -138,9 +138,8 @@ def _draw_lengths(axes: Axes, result: BenchResult, drawn: Sequence[Look]) -> Non
     axes.set_title("Tokens that a step commits", loc="left")
     axes.set_xlabel("tokens committed")
     axes.set_ylabel("share of steps, %")
-    counted_ones = [
-        (look, result.decoders[look.name]) for look in drawn if result.decoders[look.name].lengths
-    ]
+    counted_ones = [(look, result.decoders[look.name]) for look in drawn]
+    counted_ones = [(look, found) for look, found in counted_ones if any(found.lengths)]
     width = 0.8 / max(1, len(counted_ones))
     longest = max((len(found.lengths) for _, found in counted_ones), default=1)
     for at, (look, found) in enumerate(counted_ones):

@@ -21,10 +21,12 @@ def markdown(result: BenchResult) -> str:
     """The table of decoders, that of categories where there are several, and the conditions."""
     rows = {NAMES.get(name, f"`{name}`"): row(found, result) for name, found in result.decoders.items()}
     written = [written_table("decoder", rows)]
-    if result.categories:
-        rows = {
-            one_line(category): row(its["lookahead"], result) for category, its in result.categories.items()
-        }
+    rows = {
+        one_line(category): row(its["lookahead"], result)
+        for category, its in result.categories.items()
+        if "lookahead" in its
+    }
+    if rows:
         written.append(written_table("lookahead, by category", rows))
     return "\n\n".join([*written, escaped(conditions(result))])
 

@@ -28,10 +28,11 @@ class Report:
         """The numbers, those of each category, the charts, the first differences and the conditions."""
         rows = {name: cells(found, self.result) for name, found in self.result.decoders.items()}
         yield fitted(console, options, rows, "decoder")
-        for name in drafting(self.result) if self.result.categories else ():
-            yield Text()
-            yield Text(f"{name}, by category", style="bold")
-            yield fitted(console, options, category_rows(self.result, name), "category")
+        for name in drafting(self.result):
+            if of_categories := category_rows(self.result, name):
+                yield Text()
+                yield Text(f"{name}, by category", style="bold")
+                yield fitted(console, options, of_categories, "category")
         yield Text()
         yield from charts(self.result, options.max_width)
         quality = quality_lines(self.result) if self.result.exact is None else []
@@ -56,7 +57,9 @@ def drafting(result: BenchResult) -> Iterator[str]:
 
 def category_rows(result: BenchResult, name: str) -> dict[str, list[Cell]]:
     """One decoder's numbers in each category."""
-    return {one_line(category): _category(its[name]) for category, its in result.categories.items()}
+    return {
+        one_line(category): _category(its[name]) for category, its in result.categories.items() if name in its
+    }
 
 
 def _category(found: DecoderResult) -> list[Cell]:

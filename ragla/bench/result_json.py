@@ -6,11 +6,12 @@ Keys are kept within a schema version; new ones may come. What an older ragla di
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import NonNegativeInt, TypeAdapter, ValidationError
 
 from ragla.bench.environment import Environment
 from ragla.bench.result import (
@@ -26,7 +27,9 @@ from ragla.bench.result import (
     Seconds,
 )
 from ragla.errors import UsageError
+from ragla.render import one_line, safe
 
+STDIN = Path("-")
 HOW = "write one: ragla bench --json > FILE.json"
 
 
@@ -107,9 +110,14 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def load_result(path: Path) -> BenchResult:
-    """What ``ragla bench --json`` wrote, without its rows. Raises UsageError for anything else."""
+    """What ``ragla bench --json`` wrote, without its rows; ``-`` is stdin.
+
+    A result may come from anywhere: its texts are made harmless for a terminal. Raises UsageError for
+    anything else.
+    """
     try:
-        document = json.loads(path.read_text(encoding="utf-8-sig"))
+        text = sys.stdin.read() if path == STDIN else path.read_text(encoding="utf-8-sig")
+        document = json.loads(text, parse_constant=_no_number)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}", HOW) from error
     except (ValueError, RecursionError) as error:
@@ -119,10 +127,23 @@ def load_result(path: Path) -> BenchResult:
         told = f"its schema is {schema}, not {SCHEMA}" if schema else f"no {SCHEMA} document"
         raise UsageError(f"{path}: {told}", HOW)
     try:
-        return _read_result(document)
+        return _read_result(_harmless(document))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else f"no {error}"
         raise UsageError(f"{path}: a damaged {SCHEMA} document: {reason}", HOW) from error
+
+
+def _no_number(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _harmless(value: Any) -> Any:
+    """The same value with texts that cannot control a terminal."""
+    if isinstance(value, dict):
+        return {one_line(key): _harmless(its) for key, its in value.items()}
+    if isinstance(value, list):
+        return [_harmless(its) for its in value]
+    return safe(value) if isinstance(value, str) else value
 
 
 def _read_result(document: dict[str, Any]) -> BenchResult:
@@ -165,13 +186,20 @@ def _read_decoder(found: dict[str, Any]) -> DecoderResult:
         _read(Interval | None, found.get("ttft")),
         _read(Interval | None, found.get("step_tokens")),
         _read(float | None, found.get("nodes_per_step")),
-        _read(tuple[int, ...], found.get("lengths", ())),
-        _read(tuple[Position, ...], found.get("positions", ())),
+        _read(tuple[NonNegativeInt, ...], found.get("lengths", ())),
+        _positions(found.get("positions", ())),
         _read(Seconds | None, found.get("seconds")),
         _read(tuple[Point, ...], found.get("points", ())),
         _read(tuple[int, int] | None, found.get("same_as_exact")),
         _read(float | None, found.get("agreement")),
     )
+
+
+def _positions(found: Any) -> tuple[Position, ...]:
+    positions: tuple[Position, ...] = TypeAdapter(tuple[Position, ...]).validate_python(found)
+    if any(part.steps < 1 for part in positions):
+        raise KeyError("steps")
+    return positions
 
 
 def _interval(found: dict[str, Any], value: str, spread: str) -> Interval | None:

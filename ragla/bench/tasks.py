@@ -122,7 +122,9 @@ def check_room(task: Task, answerer: Answerer) -> None:
         least = "may have" if task.later else "has"
         raise UsageError(
             f"question {name}: the prompt {least} {needed} tokens, the model's window is {window}",
-            "leave the question out" if question.verbatim else "ask a shorter question",
+            "take it out of the file, or choose others: --category NAME"
+            if question.verbatim
+            else "ask a shorter question",
         )
     if not prompt.used and not question.verbatim:
         budget = answerer.profile.prompt.token_budget

@@ -99,6 +99,8 @@ def broken(*keys: str | int, value: Any = None) -> dict[str, Any]:
         (broken("environment", "cores", value=[2]), "damaged"),
         (broken("environment", "prompt_tokens", value=7), "damaged"),
         (broken("categories", value="all"), "damaged"),
+        (broken("decoders", "greedy", "lengths", value=[-1]), "damaged"),
+        (broken("decoders", "greedy", "positions", 0, "steps", value=0), "damaged"),
     ],
 )
 def test_what_is_no_result_is_refused_in_one_line(document: object, said: str, tmp_path: Path) -> None:
@@ -110,8 +112,37 @@ def test_what_is_no_result_is_refused_in_one_line(document: object, said: str, t
     assert "\n" not in str(raised.value)
 
 
+def test_a_result_from_elsewhere_cannot_command_a_terminal(tmp_path: Path) -> None:
+    document = made_result().to_json()
+    document["decoders"]["lookahead\x1b[2J\nfake"] = document["decoders"]["greedy"]
+    document["categories"]["\x1b]0;owned\x07"] = document["decoders"]
+    document["environment"]["cpu"] = document["environment"]["model"] = "\x1b[31mfast\x9b"
+    path = saved(tmp_path, document)
+    for flags in ([], ["--markdown"]):
+        done = CliRunner().invoke(app, ["bench", "--show", str(path), *flags])
+        assert done.exit_code == 0, done.output
+        assert not {"\x1b", "\x07", "\x9b"} & set(done.output)
+
+
+def test_steps_that_were_not_counted_are_not_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    document = made_result().to_json()
+    for found in document["decoders"].values():
+        found["lengths"] = [0, 0]
+    path = saved(tmp_path, document)
+    done = CliRunner().invoke(app, ["bench", "--show", str(path), "--plot", "a.svg"])
+    assert done.exit_code == 0, done.output
+
+
+def test_a_result_is_read_from_stdin() -> None:
+    text = json.dumps(made_result().to_json())
+    done = CliRunner().invoke(app, ["bench", "--show", "-", "--markdown"], input=text)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("| decoder |")
+
+
 def test_files_that_are_no_json_are_named(tmp_path: Path) -> None:
-    for content in (b"{", b"\xff\xfe", b""):
+    for content in (b"{", b"\xff\xfe", b"", b'{"schema": NaN}', b"[" * 100_000):
         (tmp_path / "a.json").write_bytes(content)
         with pytest.raises(UsageError, match=r"a\.json: not a JSON document"):
             load_result(tmp_path / "a.json")

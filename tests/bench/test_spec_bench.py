@@ -152,4 +152,4 @@ def test_a_turn_that_may_not_fit_is_refused_before_anything_runs(
     long = {"question_id": 9, "category": "qa", "turns": ["word " * 300, "word " * 200]}
     with pytest.raises(UsageError, match="question 9/2: the prompt may have") as raised:
         run_bench(profile, target, load_spec_bench(written(tmp_path, long)), [])
-    assert raised.value.hint == "leave the question out"
+    assert raised.value.hint == "take it out of the file, or choose others: --category NAME"
