@@ -244,6 +244,7 @@ class CopyTrace:
             unit
             for passage in self.passages
             for run in passage.runs.open()
+            if units.weight(run.first, run.end) < MATCHED
             for unit in range(run.first, run.end)
             if unit not in decided
         ]

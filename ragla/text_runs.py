@@ -11,7 +11,6 @@ import re
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 UNSPACED = "\u3005\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -25,6 +24,7 @@ UNIT = re.compile(
 )  # fmt: skip
 
 WORD = 12  # the weight of a word; 12 Chinese characters or 32 Thai ones weigh as much as 8 words
+MOST_PLACES = 200
 _UNSPACED_WEIGHT, _SPARSE_WEIGHT = 8, 3
 _UNSPACED_UNIT, _SPARSE_UNIT = re.compile(f"[{UNSPACED}]"), re.compile(f"[{SPARSE}]")
 
@@ -79,36 +79,45 @@ class Run(NamedTuple):
     source: int
 
 
-@dataclass
 class Runs:
     """The longest runs that a growing text has in common with a source, found while it grows.
 
-    Memory and time are bounded by the number of equal pairs of units.
+    Of a unit that the source has more often than MOST_PLACES only that many can begin a run; such a run is
+    found at its next unit, and begins there until it is asked for.
     """
 
-    source: Units
-
-    def __post_init__(self) -> None:
+    def __init__(self, source: Units) -> None:
         self.closed: list[Run] = []
+        self._source = source.texts
         self._places: dict[str, list[int]] = defaultdict(list)
-        for at, unit in enumerate(self.source.texts):
-            self._places[unit].append(at)
+        for at, unit in enumerate(source.texts):
+            if len(self._places[unit]) < MOST_PLACES:
+                self._places[unit].append(at)
         self._open: dict[int, int] = {}  # place of a run's last unit in the source: units
-        self._read = 0
+        self._read: list[str] = []
 
     def follow(self, units: Units, least: int) -> None:
         """Read the units that are new. Runs that have ended stay if they weigh ``least``."""
-        for unit in units.texts[self._read :]:
-            going_on = {at: self._open.get(at - 1, 0) + 1 for at in self._places.get(unit, ())}
+        for unit in units.texts[len(self._read) :]:
+            going_on = {
+                at + 1: length + 1
+                for at, length in self._open.items()
+                if at + 1 < len(self._source) and self._source[at + 1] == unit
+            }
             self.closed += [
                 run
                 for run in self.open()
                 if run.source + run.end - run.first not in going_on and units.weight(*run[:2]) >= least
             ]
             self._open = going_on
-            self._read += 1
+            for at in self._places.get(unit, ()):
+                self._open.setdefault(at, 1)
+            self._read.append(unit)
 
     def open(self) -> Iterator[Run]:
         """The runs that the last unit is part of: they may grow."""
         for last, length in self._open.items():
-            yield Run(self._read - length, self._read, last + 1 - length)
+            first, source = len(self._read) - length, last + 1 - length
+            while first > 0 and source > 0 and self._read[first - 1] == self._source[source - 1]:
+                first, source = first - 1, source - 1
+            yield Run(first, len(self._read), source)
