@@ -8,7 +8,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING
 
 from ragla.bench.charts import LONGEST, join, parts
-from ragla.bench.described import conditions
+from ragla.bench.described import busy_line, conditions
 from ragla.bench.figures import MARKERS, OURS_COLOUR, PALETTE, new_figure, style
 from ragla.bench.names import kind
 from ragla.bench.result import BenchResult, DecoderResult, Position
@@ -68,8 +68,8 @@ def draw_comparison(result: BenchResult) -> Figure:
         env = result.environment
         title = f"{one_line(env.model)}, {env.dtype}: {counted(result.questions, 'question')}"
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
-        busy = "The machine was busy: these are not the times of a quiet one. " if env.busy else ""
-        figure.supxlabel(fill(busy + conditions(result), 170), x=0.01, ha="left", fontsize=7.5, color=GREY)
+        told = " ".join(filter(None, [busy_line(result), conditions(result)]))
+        figure.supxlabel(fill(told, 170), x=0.01, ha="left", fontsize=7.5, color=GREY)
     return figure
 
 

@@ -41,6 +41,17 @@ def conditions(result: BenchResult) -> str:
     return "; ".join(parts) + "."
 
 
+def busy_line(result: BenchResult) -> str | None:
+    """What must be said of times that were measured beside other programs; None for a quiet machine."""
+    env = result.environment
+    if not env.busy:
+        return None
+    return (
+        f"The machine was busy (load {env.load_average:g} on {env.cores} cores): "
+        "these are not the times of a quiet one."
+    )
+
+
 def _questions(result: BenchResult) -> str:
     env = result.environment
     follow_ups = f" ({counted(result.follow_ups, 'follow-up')} among them)" if result.follow_ups else ""

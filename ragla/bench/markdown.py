@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ragla.bench.cells import Cell, interval_cell, number, quality_cells
-from ragla.bench.described import conditions
+from ragla.bench.described import busy_line, conditions
 from ragla.bench.result import BenchResult, DecoderResult
 from ragla.render import one_line
 
@@ -28,6 +28,8 @@ def markdown(result: BenchResult) -> str:
     }
     if rows:
         written.append(written_table("lookahead, by category", rows))
+    if (busy := busy_line(result)) is not None:
+        written.append(f"**{busy}**")
     return "\n\n".join([*written, escaped(conditions(result))])
 
 

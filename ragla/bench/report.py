@@ -12,7 +12,7 @@ from rich.text import Text
 
 from ragla.bench.cells import Cell, cells, interval_cell, number, speed
 from ragla.bench.charts import charts
-from ragla.bench.described import conditions, difference_lines, first_answer_line, quality_lines
+from ragla.bench.described import busy_line, conditions, difference_lines, first_answer_line, quality_lines
 from ragla.bench.names import kind
 from ragla.bench.result import BenchResult, DecoderResult
 from ragla.render import one_line
@@ -40,13 +40,8 @@ class Report:
             yield Text(line)
         if (first := first_answer_line(self.result)) is not None:
             yield Text(first)
-        env = self.result.environment
-        if env.busy:
-            yield Text(
-                f"The machine was busy (load {env.load_average:g} on {env.cores} cores): "
-                "these are not the times of a quiet one.",
-                style="bold yellow",
-            )
+        if (busy := busy_line(self.result)) is not None:
+            yield Text(busy, style="bold yellow")
         yield Text(conditions(self.result), style="dim")
 
 

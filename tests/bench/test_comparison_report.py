@@ -62,6 +62,9 @@ def test_a_busy_machine_and_an_interrupt_are_said_loudly() -> None:
     text = " ".join(printed(busy, 80).split())
     assert "The machine was busy (load 3.5 on 2 cores): these are not the times of a quiet one." in text
     assert "interrupted after 3 of 9 answers" in text
+    assert "\n\n**The machine was busy (load 3.5 on 2 cores)" in markdown(busy)
+    footer = draw_comparison(busy).get_supxlabel()
+    assert footer.startswith("The machine was busy (load 3.5 on 2 cores)")
     assert "busy" not in printed(made, 80)
     roomy = replace(busy.environment, cores=64)
     assert not roomy.busy
