@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
@@ -17,18 +17,20 @@ from ragla.failure import INTERRUPTED
 from ragla.flags import load_model
 from ragla.live import answering
 from ragla.terminal import data_stream, errors, interruptible, output, show_notice, status
+from ragla.trace import Tracer
 
 if TYPE_CHECKING:
-    from ragla.answer import Answer, Answerer
+    from ragla.answer import Answer, Answerer, OnStep
     from ragla.config import Profile
     from ragla.conversation import Conversation
     from ragla.decode.budget import StepCost
-    from ragla.decode.model import TargetModel
+    from ragla.decode.decoder import Observer
     from ragla.decode.recheck import Verdict
+    from ragla.decode.stats import DecodeStats
     from ragla.earlier import EarlierAnswers
+    from ragla.live import View
     from ragla.retrieve.explanation import Explanation
     from ragla.retrieve.retriever import Retriever
-    from ragla.trie import DraftTree
 
 VerifyFlag = Annotated[
     bool,
@@ -93,6 +95,7 @@ class Asking:
     notices: tuple[str, ...]
     explain: bool = False
     plain: bool = False
+    tracer: Tracer | None = None
 
     def ask(self, question: str, conversation: Conversation | None = None) -> Outcome:
         """Answer a question, its text on stdout as it comes unless quiet. Raises RaglaError."""
@@ -100,7 +103,7 @@ class Asking:
         from ragla.render_copied import copied_text
 
         answerer, target = self.answerer, self.answerer.target
-        observe = draft_printer(target) if self.profile.decode.debug else None
+        tracer = self.tracer
         explanation = None
         with (
             answering(self.quiet) as view,
@@ -108,17 +111,20 @@ class Asking:
             interruptible() as stopped,
         ):
             answerer.cache.on_rows = view.reading
+            observe, on_step = self._followers(question, view)
             if conversation is not None:
-                answer = conversation.ask(question, on_text, observe, stopped, view.step)
+                answer = conversation.ask(question, on_text, observe, stopped, on_step)
             elif self.explain:
                 began = perf_counter()
                 explanation = self.explanation(question)
                 answer = answerer.answer_from(
                     question, explanation.kept, self.retriever, on_text, observe, stopped,
-                    on_step=view.step, began=began,
+                    on_step=on_step, began=began,
                 )  # fmt: skip
             else:
-                answer = answerer.ask(question, self.retriever, on_text, observe, stopped, view.step)
+                answer = answerer.ask(question, self.retriever, on_text, observe, stopped, on_step)
+        if tracer is not None:
+            tracer.end(answer)
         session.save_step_cost(self.profile, target, self.cost)
         if not self.quiet:
             sys.stdout.write("\n")
@@ -128,6 +134,21 @@ class Asking:
             with status("decoding again without drafts", quiet=self.quiet):
                 verdict = answerer.recheck(answer)
         return Outcome(answer, verdict, self.earlier.keep(answer, self.retriever), explanation)
+
+    def _followers(self, question: str, view: View) -> tuple[Observer | None, OnStep]:
+        """Who sees each draft tree, and who is told after each step."""
+        tracer = self.tracer
+        if tracer is None:
+            return None, view.step
+        tracer.begin(question, view)
+        if tracer.draws:  # its lines would stand where the line of figures does
+            return tracer.observe, tracer.step
+
+        def on_step(stats: DecodeStats) -> None:
+            tracer.step(stats)
+            view.step(stats)
+
+        return tracer.observe, on_step
 
     def as_json(self, outcome: Outcome) -> dict[str, Any]:
         """The document of an answer."""
@@ -195,6 +216,7 @@ def open_asking(
     verify: bool = False,
     exact: bool = False,
     reuse: bool = True,
+    trace: TextIO | None = None,
 ) -> Iterator[Asking]:
     """Open the index and load the model. Raises IndexUnusable, ModelUnavailable, UsageError."""
     from ragla import session
@@ -213,9 +235,11 @@ def open_asking(
     cost = session.load_step_cost(profile, target)
     answerer = Answerer(profile, target, cost, reuse=reuse, exact=exact)
     with closing(session.recall_answers(profile, place, answerer)) as earlier:
+        draws = profile.decode.debug
+        tracer = Tracer(target.tokenizer.decode, draws=draws, file=trace) if draws or trace else None
         notices = [*target.notices, earlier.notice, exact_notice(answerer) if exact else None]
         told = tuple(notice for notice in notices if notice)
-        yield Asking(profile, retriever, answerer, earlier, cost, verify, quiet, told)
+        yield Asking(profile, retriever, answerer, earlier, cost, verify, quiet, told, tracer=tracer)
 
 
 def show_interruption(outcome: Outcome) -> None:
@@ -231,15 +255,3 @@ def exact_notice(answerer: Answerer) -> str | None:
     if not answerer.tie:
         return f"--exact changes nothing in {answerer.target.dtype}, which is exact as it is"
     return None
-
-
-def draft_printer(target: TargetModel) -> Callable[[DraftTree, list[int]], None]:
-    """An observer that prints each step's draft tree on stderr."""
-    from ragla import render_answer
-
-    def show(tree: DraftTree, accepted: list[int]) -> None:
-        pieces = [target.tokenizer.decode([token]) for token in tree.token_ids]
-        for line in render_answer.draft_lines(tree, accepted, pieces):
-            sys.stderr.write(f"{line}\n")
-
-    return show

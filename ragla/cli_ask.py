@@ -39,6 +39,7 @@ from ragla.question_file import AskedLine, question_text, read_questions
 from ragla.session import find_index
 from ragla.sitting import ContinueFlag, Sitting
 from ragla.terminal import errors, print_json, show_notice
+from ragla.trace import trace_file
 
 
 def ask(
@@ -62,7 +63,10 @@ def ask(
     types: TypeFlag = None,
     explain: ExplainFlag = False,
     check: CheckFlag = False,
-    debug: Annotated[bool, typer.Option("--trace", help="Print each step's draft tree on stderr.")] = False,
+    debug: Annotated[bool, typer.Option("--trace", help="Draw each step's draft tree on stderr.")] = False,
+    trace_json: Annotated[
+        str | None, typer.Option("--trace-json", metavar="FILE", help="Keep each step as a line of JSON.")
+    ] = None,
     as_json: JsonFlag = False,
     as_lines: JsonlFlag = False,
 ) -> None:
@@ -84,9 +88,13 @@ def ask(
     check_continues(file, continued=continued, explain=explain)
     asked = [AskedLine(1, question_text(question))] if file is None else read_questions(file)
     quiet = as_json or as_lines
-    with open_asking(
-        loaded.profile, index_path, quiet=quiet, verify=verify, exact=exact, reuse=not no_reuse
-    ) as opened:
+    with (
+        trace_file(trace_json) as trace,
+        open_asking(
+            loaded.profile, index_path, quiet=quiet, verify=verify, exact=exact, reuse=not no_reuse,
+            trace=trace,
+        ) as opened,
+    ):  # fmt: skip
         asking = replace(opened, explain=explain, plain=plain)
         asking.retriever.restrict(paths or (), types or ())
         if file is None:

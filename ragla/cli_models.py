@@ -16,7 +16,10 @@ config_app = typer.Typer(no_args_is_help=True, help="Show settings and where eac
 
 @models_app.command("list")
 def models_list(as_json: JsonFlag = False) -> None:
-    """Every model with a short name, and whether it is here."""
+    """Every model with a short name, and whether it is here.
+
+    [bold]ragla models list[/]
+    """
     from ragla import models, render
 
     rows = models.listing()
@@ -53,7 +56,10 @@ def models_pull(
 
 @models_app.command("path")
 def models_path(name: Annotated[str, typer.Argument(help="A model.")], as_json: JsonFlag = False) -> None:
-    """Where a model is on this machine."""
+    """Where a model is on this machine.
+
+    [bold]ragla models path minilm-l6[/]
+    """
     from ragla import models
 
     path = str(models.locate(name))
@@ -65,7 +71,10 @@ def models_path(name: Annotated[str, typer.Argument(help="A model.")], as_json: 
 
 @config_app.command("show")
 def config_show(profile: ProfileFlag = None, settings: SetFlag = None, as_json: JsonFlag = False) -> None:
-    """Every setting, its value, and where the value came from."""
+    """Every setting, its value, and where the value came from.
+
+    [bold]ragla config show --profile offline[/]
+    """
     from ragla import render
 
     loaded = load_profile(profile, settings)

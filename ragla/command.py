@@ -45,20 +45,23 @@ def _flag(*names: str, loudness: Loudness, meaning: str) -> Any:
 
 
 def speech(
-    quiet: Annotated[
+    say_less: Annotated[
         bool, _flag("--quiet", "-q", loudness=Loudness.QUIET, meaning="Data and errors only.")
     ] = False,
-    verbose: Annotated[
+    say_more: Annotated[
         bool,
         _flag(
             "--verbose", "-v", loudness=Loudness.VERBOSE, meaning="Also what is used and how long it took."
         ),
     ] = False,
-    debug: Annotated[
+    say_all: Annotated[
         bool, _flag("--debug", loudness=Loudness.DEBUG, meaning="The same, and tracebacks.")
     ] = False,
 ) -> None:
-    """Only its flags are of use: they are added to every command, and hold wherever they stand."""
+    """Only its flags are of use: they are added to every command, and hold wherever they stand.
+
+    Their names are no command's own: the parser keeps values by name.
+    """
 
 
 def speech_options() -> list[Any]:
@@ -102,7 +105,7 @@ def show_help(command: Any, ctx: Any) -> None:
 
     width = min(Console(file=data_stream()).width, WIDEST)
     console = Console(file=data_stream(), width=width, markup=False, highlight=False, emoji=False)
-    usage = " ".join(["Usage:", ctx.command_path, *command.collect_usage_pieces(ctx)])
+    usage = " ".join(["Usage: ragla", *ctx.command_path.split()[1:], *command.collect_usage_pieces(ctx)])
     show_wrapped(console, Text(usage), 0, hang=4)
     paragraphs = [" ".join(part.split()) for part in (command.help or "").strip().split("\n\n")]
     examples = [part for part in paragraphs if EXAMPLE.fullmatch(part)]

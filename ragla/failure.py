@@ -42,8 +42,8 @@ class Failure:
     def of_usage(cls, error: Any) -> Failure:
         """What the parser could not make sense of, with what is nearest to it."""
         message, _, near = error.format_message().partition(". Did you mean ")
-        command = getattr(getattr(error, "ctx", None), "command_path", "ragla")
-        hint = f"{command} --help"
+        called = getattr(getattr(error, "ctx", None), "command_path", "").split()
+        hint = " ".join(["ragla", *called[1:], "--help"])  # whatever name it was started under
         if option := getattr(error, "option_name", None):
             message = f"No such option: {option}"
             found = difflib.get_close_matches(option, getattr(error, "possibilities", None) or (), n=1)

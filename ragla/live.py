@@ -142,6 +142,8 @@ class View:
 
     def fresh_line(self) -> None:
         """Begin a line on a terminal that shows both streams; the answer on stdout stays as it is."""
+        if self._waiting is not None:
+            self._waiting.stop()
         if self._place == "below" and self.column_known.most:
             _tell("\n")
             self.column_known = Columns()

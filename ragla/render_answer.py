@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ragla.decode.recheck import Verdict
     from ragla.decode.stats import DecodeStats
     from ragla.evidence import Source
-    from ragla.trie import DraftTree
     from ragla.unsupported import Unsupported
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -225,21 +224,3 @@ def answer_json(answer: Answer, notices: Sequence[str]) -> dict[str, Any]:
         "steps": step_rows(answer.stats),
         "notices": list(notices),
     }
-
-
-def draft_lines(tree: DraftTree, accepted: Sequence[int], pieces: Sequence[str]) -> Iterable[str]:
-    """A draft tree as indented lines, accepted nodes starred, with what the drafter thought of each."""
-    depths = tree.depths()
-    for node in preorder(tree):
-        mark = "*" if node == 0 or node in accepted else " "
-        yield f"{mark} {'  ' * depths[node]}{pieces[node]!r} {tree.probabilities[node]:.2f}"
-
-
-def preorder(tree: DraftTree) -> Iterable[int]:
-    """Nodes in the order in which a reader expects a tree."""
-    children = tree.children()
-    stack = [0]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack += reversed(list(children[node].values()))

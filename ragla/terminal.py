@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ragla.retrieve.events import OnEvent
 
-UNLIMITED = 1000  # columns, where stdout is no terminal: nothing is folded or cut
+UNLIMITED = 1000  # columns, where a stream is no terminal: nothing is folded or cut
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 PLAIN_FRAMES = "|/-\\"
@@ -60,7 +60,8 @@ def errors(*, always: bool = False) -> Console:
     from rich.console import Console
 
     quiet = _loudness is Loudness.QUIET and not always
-    return Console(stderr=True, markup=False, highlight=False, emoji=False, quiet=quiet)
+    width = None if sys.stderr is None or sys.stderr.isatty() else UNLIMITED
+    return Console(stderr=True, width=width, markup=False, highlight=False, emoji=False, quiet=quiet)
 
 
 class Loudness(IntEnum):

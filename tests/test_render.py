@@ -19,7 +19,6 @@ from ragla.models import ModelRow
 from ragla.profiles import load
 from ragla.retrieve import IndexReport
 from ragla.retrieve.passage import Passage, ScoredPassage
-from ragla.trie import DraftTree
 
 
 @given(st.text())
@@ -138,15 +137,6 @@ def test_names_in_the_table_of_models_are_never_cut(width: int) -> None:
     shown = "".join(line.split()[0] for line in file.getvalue().splitlines()[1:])
     assert shown == row.name
     assert max(map(len, file.getvalue().splitlines())) <= width
-
-
-def test_a_draft_is_drawn_as_a_tree() -> None:
-    tree = DraftTree([10])
-    first, second = tree.add(11, 0, 0.5), tree.add(12, 0, 0.25)
-    third = tree.add(13, first, 0.4)
-    lines = list(render_answer.draft_lines(tree, [first, third], ["In", " Par\x1b", " Rom", "is"]))
-    assert lines == ["* 'In' 1.00", "*   ' Par\\x1b' 0.50", "*     'is' 0.40", "    ' Rom' 0.25"]
-    assert second == 2
 
 
 def test_markup_in_data_is_data() -> None:
