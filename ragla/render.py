@@ -37,8 +37,8 @@ def one_line(text: str) -> str:
 
 
 def place(path: str, first_line: int, last_line: int) -> str:
-    """``path:first-last``."""
-    return f"{path}:{first_line}-{last_line}"
+    """``path:first-last``; ``path:line`` where it is one line."""
+    return f"{path}:{first_line}" + (f"-{last_line}" if last_line != first_line else "")
 
 
 def counted(count: int, noun: str) -> str:

@@ -156,7 +156,7 @@ def test_a_terminal_shows_where_the_answer_came_from(
     assert [cells[PARROT.index(what)].reverse for what in ("180", "190", "Angela")] == [False, True, True]
     place = (world.docs / "travel.md").as_uri().removeprefix("file://")
     assert re.search(rf"\x1b\]8;id=\d+;file://[^/]*{re.escape(place)}\x1b\\", written)
-    assert "[1] travel.md:5-5  copied 64%" in lines
+    assert "[1] travel.md:5  copied 64%" in lines
     assert "in no passage: 190 · Angela Merkel" in lines
 
 
@@ -171,7 +171,7 @@ def test_it_can_be_plain(flags: list[str], monkeypatch: pytest.MonkeyPatch, how:
     assert ("\x1b[4m" in answer) == (name == "NO_COLOR")
     assert not re.search(r"\x1b\[[\d;]*3[0-7]m", answer)
     assert ("\x1b]8;" in written) == (name == "NO_COLOR")
-    assert "[1] travel.md:5-5  copied 64%" in lines
+    assert "[1] travel.md:5  copied 64%" in lines
     assert "in no passage: 190 · Angela Merkel" in lines
 
 
@@ -181,7 +181,7 @@ def test_a_file_gets_the_plain_text(
     with (tmp_path / "answer").open("wb") as file, terminal(monkeypatch, 80, stdout=file.fileno()) as screen:
         monkeypatch.setenv("FORCE_COLOR", "1")
         _, lines = ask(screen, *flags)
-    assert "[1] travel.md:5-5  copied 64%" in lines
+    assert "[1] travel.md:5  copied 64%" in lines
     assert (tmp_path / "answer").read_text() == PARROT + "\n"
 
 
