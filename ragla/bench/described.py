@@ -8,6 +8,9 @@ from ragla.bench.result import BenchResult, Difference, Times
 from ragla.render import counted, one_line
 
 
+SHORTEST = 0.05  # seconds that are worth a word
+
+
 def conditions(result: BenchResult) -> str:
     """One paragraph."""
     env = result.environment
@@ -78,9 +81,11 @@ def quality_lines(result: BenchResult) -> list[str]:
         ("expected text found", {name: found.contains for name, found in result.decoders.items()}),
         ("token F1", {name: found.token_f1 for name, found in result.decoders.items()}),
     ):
-        shown = [f"{name} {value:.2f}" for name, value in values.items() if value is not None]
-        if shown:
-            lines.append(f"{title}: {', '.join(shown)}")
+        known = {name: f"{value:.2f}" for name, value in values.items() if value is not None}
+        if len(known) > 1 and len(set(known.values())) == 1:
+            lines.append(f"{title}: {next(iter(known.values()))}, all decoders")
+        elif known:
+            lines.append(f"{title}: {', '.join(f'{name} {value}' for name, value in known.items())}")
     return lines
 
 
@@ -106,7 +111,7 @@ def first_answer_line(result: BenchResult) -> str | None:
     line = (
         f"First answer of the process, lookahead: {loading}{_times(first.cold)}; later: {_times(first.warm)}"
     )
-    if first.calibration_s:
+    if first.calibration_s >= SHORTEST:
         line += f"; measuring what steps cost: {first.calibration_s:.1f} s, once"
     return line + "."
 

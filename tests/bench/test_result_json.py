@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -132,6 +134,21 @@ def test_steps_that_were_not_counted_are_not_drawn(tmp_path: Path, monkeypatch: 
     path = saved(tmp_path, document)
     done = CliRunner().invoke(app, ["bench", "--show", str(path), "--plot", "a.svg"])
     assert done.exit_code == 0, done.output
+
+
+def test_showing_a_result_loads_no_torch(tmp_path: Path) -> None:
+    path = saved(tmp_path, made_result().to_json())
+    program = (
+        "import sys\n"
+        "from ragla.cli import app\n"
+        f"app(['bench', '--show', {str(path)!r}], standalone_mode=False)\n"
+        "heavy = {'torch', 'transformers', 'faiss', 'matplotlib', 'numpy'}\n"
+        "print(sorted(heavy & {name.partition('.')[0] for name in sys.modules}))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 def test_a_result_is_read_from_stdin() -> None:
