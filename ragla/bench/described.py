@@ -7,7 +7,6 @@ from ragla.bench.names import STOCK_DECODERS
 from ragla.bench.result import BenchResult, Difference, Times
 from ragla.render import counted, one_line
 
-
 SHORTEST = 0.05  # seconds that are worth a word
 
 
