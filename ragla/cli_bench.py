@@ -65,11 +65,16 @@ def bench(
 
     [bold]ragla bench --spec-bench question.jsonl --each 5 --compare greedy,hf-greedy,hf-prompt-lookup[/]
 
-    Drafting rules can be compared without a model, on answers that were recorded once:
+    [bold]ragla bench --compare greedy --json > speed.json[/]
+
+    [bold]ragla bench --show speed.json --plot speed.svg[/]
 
     [bold]ragla bench --record answers.jsonl[/]
 
     [bold]ragla bench --replay answers.jsonl --plot answers.png[/]
+
+    Without --questions or --spec-bench the questions are those of the indexed corpus. --replay compares
+    drafting rules without a model, on answers that --record wrote once.
     """
     from ragla.bench.modes import check_flags
 
