@@ -32,7 +32,6 @@ from ragla.cli_serve import serve
 from ragla.command import Command, Group
 from ragla.errors import UsageError
 from ragla.failure import INTERRUPTION, Failure, is_control_flow, is_wrong_usage
-from ragla.render import safe
 from ragla.secrets import redact
 from ragla.terminal import JsonForm, Loudness, loudness, set_loudness
 
@@ -73,6 +72,8 @@ class Commands(Group):
                 raise
             else:
                 if loudness() is Loudness.DEBUG:
+                    from ragla.render import safe
+
                     sys.stderr.write(safe(redact(traceback.format_exc())))
                 failure = Failure.of(error)
         failure.report(ctx.meta[JSON_WANTED])

@@ -36,7 +36,6 @@ from ragla.flags import (
     load_profile,
 )
 from ragla.question_file import AskedLine, question_text, read_questions
-from ragla.session import find_index
 from ragla.sitting import ContinueFlag, Sitting
 from ragla.terminal import errors, print_json, show_notice
 from ragla.trace import trace_file
@@ -98,6 +97,8 @@ def ask(
         asking = replace(opened, explain=explain, plain=plain)
         asking.retriever.restrict(paths or (), types or ())
         if file is None:
+            from ragla.session import find_index
+
             place = find_index(index_path, Path.cwd())
             sitting = Sitting.open(asking, place, continued=continued, alone=True)
             code = ask_one(sitting.asking, asked[0].text, sitting)

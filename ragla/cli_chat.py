@@ -14,7 +14,6 @@ from ragla.asking import ExactFlag, JsonlFlag, NoReuseFlag, PlainFlag, open_aski
 from ragla.errors import RaglaError, UsageError
 from ragla.failure import INTERRUPTION, Failure
 from ragla.flags import IndexFlag, ModelFlag, ProfileFlag, SetFlag, load_profile
-from ragla.session import find_index
 from ragla.sitting import ContinueFlag, Sitting
 from ragla.terminal import JsonForm, errors, output, print_json, show_notice
 
@@ -52,6 +51,8 @@ def chat(
     loaded = load_profile(profile, settings, {"decode.model": model})
     with open_asking(loaded.profile, index_path, quiet=as_lines, exact=exact, reuse=not no_reuse) as opened:
         asking = replace(opened, plain=plain)
+        from ragla.session import find_index
+
         sitting = Sitting.open(asking, find_index(index_path, Path.cwd()), continued=continued)
         code = Chat(sitting).run()
     if code:

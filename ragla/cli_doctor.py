@@ -9,7 +9,6 @@ import typer
 
 from ragla.errors import IndexUnusable
 from ragla.flags import IndexFlag, JsonFlag
-from ragla.render import first_of, one_line
 from ragla.terminal import errors, output, print_json, status
 
 if TYPE_CHECKING:
@@ -55,6 +54,7 @@ def doctor(
 
 def _mend(place: Path, quiet: bool) -> list[str]:
     """What was done; where not even the database can be opened, the checks say what is left to do."""
+    from ragla.render import one_line
     from ragla.retrieve.repair import repair
 
     mended: list[str] = []
@@ -72,6 +72,8 @@ def doctor_lines(checks: Iterable[Check], mended: Iterable[str]) -> Iterable[Tex
     """What was mended, then a line for each check, with what is wrong below it."""
     from rich.text import Text
 
+    from ragla.render import one_line
+
     for done in mended:
         yield Text(f"mended: {one_line(done)}", style="green")
     for check in checks:
@@ -86,6 +88,8 @@ def doctor_lines(checks: Iterable[Check], mended: Iterable[str]) -> Iterable[Tex
 def _problem_lines(problems: tuple[Problem, ...], style: str) -> Iterable[Text]:
     """Each with its place; the commands once, behind those that they mend."""
     from rich.text import Text
+
+    from ragla.render import first_of, one_line
 
     for mend in dict.fromkeys(problem.mend for problem in problems):
         same = [problem for problem in problems if problem.mend == mend]

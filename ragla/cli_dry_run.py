@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragla.render import counted, first_of, one_line
 from ragla.terminal import index_progress, output, print_json
 
 if TYPE_CHECKING:
@@ -41,6 +40,8 @@ def show(
 def preview_lines(seen: Preview) -> Iterable[Text]:
     """Counts, then the files."""
     from rich.text import Text
+
+    from ragla.render import counted, first_of, one_line
 
     yield Text(
         f"would read {counted(len(seen.to_read), 'file')}, leave {len(seen.unchanged)} unchanged, "

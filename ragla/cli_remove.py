@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ragla import completion
 from ragla.errors import UsageError
 from ragla.flags import IndexFlag, JsonFlag, ProfileFlag, SetFlag, load_profile
 from ragla.terminal import errors, output, print_json, show_notice
@@ -16,7 +17,10 @@ SHOWN = 10  # files
 
 def remove(
     paths: Annotated[
-        list[str] | None, typer.Argument(help="Files, folders, or a folder that was indexed.")
+        list[str] | None,
+        typer.Argument(
+            help="Files, folders, or a folder that was indexed.", autocompletion=completion.documents
+        ),
     ] = None,
     index_path: IndexFlag = None,
     profile: ProfileFlag = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragla import completion
 from ragla.errors import NothingRelevant
 from ragla.flags import (
     ExplainFlag,
@@ -80,7 +81,12 @@ def show(found: Explanation, *, explain: bool, as_json: bool) -> None:
 
 
 def why_not(
-    file: Annotated[str, typer.Argument(help="A file of the index: its path, or the end of it.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            help="A file of the index: its path, or the end of it.", autocompletion=completion.documents
+        ),
+    ],
     query: Annotated[str | None, typer.Argument(help="The question; - reads it from stdin.")] = None,
     index_path: IndexFlag = None,
     profile: ProfileFlag = None,

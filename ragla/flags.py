@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragla import completion
 from ragla.errors import UsageError
 from ragla.terminal import status
 
@@ -17,25 +18,60 @@ if TYPE_CHECKING:
 JsonFlag = Annotated[bool, typer.Option("--json", help="One JSON document on stdout, nothing else there.")]
 IndexFlag = Annotated[
     str | None,
-    typer.Option("--index", metavar="PATH", help="The index; else RAGLA_INDEX, else .ragla here or above."),
+    typer.Option(
+        "--index",
+        metavar="PATH",
+        autocompletion=completion.indexes,
+        help="The index; else RAGLA_INDEX, else .ragla here or above.",
+    ),
 ]
 ProfileFlag = Annotated[
-    str | None, typer.Option("--profile", "-p", metavar="NAME", help="A shipped profile, or a YAML file.")
+    str | None,
+    typer.Option(
+        "--profile",
+        "-p",
+        metavar="NAME",
+        autocompletion=completion.profiles,
+        help="A shipped profile, or a YAML file.",
+    ),
 ]
 SetFlag = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", metavar="KEY=VALUE", help="Set one key, such as decode.max_depth=8."),
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="KEY=VALUE",
+        autocompletion=completion.settings,
+        help="Set one key, such as decode.max_depth=8.",
+    ),
 ]
 ModelFlag = Annotated[
-    str | None, typer.Option("--model", "-m", help="The model that answers: name, folder, .gguf or hub id.")
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        autocompletion=completion.models,
+        help="The model that answers: name, folder, .gguf or hub id.",
+    ),
 ]
 
 PathFlag = Annotated[
     list[str] | None,
-    typer.Option("--path", metavar="GLOB", help="Only documents that match, as in .gitignore: 'guides/'."),
+    typer.Option(
+        "--path",
+        metavar="GLOB",
+        autocompletion=completion.documents,
+        help="Only documents that match, as in .gitignore: 'guides/'.",
+    ),
 ]
 TypeFlag = Annotated[
-    list[str] | None, typer.Option("--type", metavar="TYPE", help="Only documents of a type: md, pdf, html.")
+    list[str] | None,
+    typer.Option(
+        "--type",
+        metavar="TYPE",
+        autocompletion=completion.types,
+        help="Only documents of a type: md, pdf, html.",
+    ),
 ]
 CheckFlag = Annotated[
     bool,
