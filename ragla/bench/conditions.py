@@ -28,6 +28,7 @@ def environment(
     answer_tokens: Sequence[int],
     dtypes: Sequence[str],
     load_average: float | None,
+    other_cores: float | None,
 ) -> Environment:
     """What holds on this machine for this profile."""
     settings, device = profile.decode, target.backend.device
@@ -59,6 +60,7 @@ def environment(
         window=target.backend.context_end,
         answer_tokens=token_range(answer_tokens),
         load_average=load_average,
+        other_cores=other_cores,
     )
 
 

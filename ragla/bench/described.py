@@ -36,6 +36,7 @@ def conditions(result: BenchResult) -> str:
     if result.answers < result.planned:
         parts.append(f"interrupted after {result.answers} of {result.planned} answers")
     load = "" if env.load_average is None else f", load {env.load_average:g} at the start"
+    load += "" if env.other_cores is None else f", {env.other_cores:g} cores used by others"
     parts.append(
         f"ragla {env.ragla}, Python {env.python}, torch {env.torch}, transformers {env.transformers}"
         f"{load}, {env.date[:10]}"
@@ -48,10 +49,11 @@ def busy_line(result: BenchResult) -> str | None:
     env = result.environment
     if not env.busy:
         return None
-    return (
-        f"The machine was busy (load {env.load_average:g} on {env.cores} cores): "
-        "these are not the times of a quiet one."
-    )
+    if env.other_cores is None:
+        what = f"load {env.load_average:g} on {env.cores} cores"
+    else:
+        what = f"other programs used {env.other_cores:g} of {env.cores} cores"
+    return f"The machine was busy ({what}): these are not the times of a quiet one."
 
 
 def _questions(result: BenchResult) -> str:

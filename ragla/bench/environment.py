@@ -22,8 +22,9 @@ class Environment:
 
     ``date``: UTC, ISO 8601. ``device_name``: what CUDA calls it. ``dtypes``: the precisions compared, the
     profile's own first. ``compiled``: whether the cpu backend's kernels are. ``window``: most tokens of
-    prompt and answer. ``load_average``: processes that wanted a core in the minute before the bench; None
-    where the system does not tell.
+    prompt and answer. ``load_average``: processes that wanted a core in the minute before the bench,
+    ``other_cores``: cores that other programs used while it ran, on average; None where the system does not
+    tell.
     """
 
     ragla: str
@@ -53,13 +54,15 @@ class Environment:
     window: int | None = None
     answer_tokens: TokenRange | None = None
     load_average: float | None = None
+    other_cores: float | None = None
 
     @property
     def busy(self) -> bool:
-        """Whether other programs wanted the cores that the bench computes on."""
-        return is_busy(self.load_average, self.threads, self.cores)
+        """Whether other programs used the cores that the bench computes on, or wanted them before it."""
+        used = self.load_average if self.other_cores is None else self.other_cores
+        return is_busy(used, self.threads, self.cores)
 
 
-def is_busy(load_average: float | None, threads: int, cores: int) -> bool:
-    """Whether that load leaves fewer cores than ``threads`` want."""
-    return load_average is not None and load_average + threads > cores + SPARE
+def is_busy(used: float | None, threads: int, cores: int) -> bool:
+    """Whether others, using so many cores, leave fewer than ``threads`` want."""
+    return used is not None and used + threads > cores + SPARE

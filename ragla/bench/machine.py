@@ -5,7 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic, process_time
+
+STAT = Path("/proc/stat")
+WAITING = (3, 4)  # columns of the first line of /proc/stat, behind its name, that count cores without work
+COLUMNS = 8  # those behind them count the time of guests once more
 
 
 def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
@@ -26,4 +32,35 @@ def load_average() -> float | None:
     try:
         return round(os.getloadavg()[0], 2)
     except (AttributeError, OSError):
+        return None
+
+
+@dataclass(frozen=True)
+class CoreClock:
+    """Core-seconds that all programs and this one had used at a moment; ``all_s`` None where none tells."""
+
+    all_s: float | None
+    own_s: float
+    at_s: float
+
+    @classmethod
+    def now(cls) -> CoreClock:
+        """This moment."""
+        return cls(used_core_seconds(), process_time(), monotonic())
+
+    def others_since(self) -> float | None:
+        """How many cores other programs have used since then, on average; also those of other guests."""
+        now = CoreClock.now()
+        if self.all_s is None or now.all_s is None or now.at_s <= self.at_s:
+            return None
+        used = (now.all_s - self.all_s) - (now.own_s - self.own_s)
+        return round(max(0.0, used / (now.at_s - self.at_s)), 2)
+
+
+def used_core_seconds(stat: Path = STAT) -> float | None:
+    """Core-seconds used since the machine was started, as Linux counts them; None elsewhere."""
+    try:
+        ticks = [int(word) for word in stat.read_text().splitlines()[0].split()[1:][:COLUMNS]]
+        return sum(count for at, count in enumerate(ticks) if at not in WAITING) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
         return None

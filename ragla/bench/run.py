@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ragla.answer import Answerer
 from ragla.bench.conditions import environment
 from ragla.bench.decoders import Decoded, Run, check_settings, make_runs, request_for
+from ragla.bench.machine import CoreClock
 from ragla.bench.measures import by_category, summarise
 from ragla.bench.names import expand, most_exact, own_greedy, parse_decoders
 from ragla.bench.questions import BenchQuestion
@@ -104,14 +105,16 @@ def run_bench(
     _warm_up(bench)
     again = prepare(first.question, answerer, retriever) or first
     tasks[0] = replace(again, later=first.later)
+    clock = CoreClock.now()
     try:
         _answer_all(bench)
     except KeyboardInterrupt:
         if not bench.rows:
             raise
+    other_cores = clock.others_since()
     warm = _times(tasks[0], bench.rows[0].answers["lookahead"])
     first_answer = FirstAnswer(first.question.id, load_s, cold.calibration_s, _times(first, cold), warm)
-    return _result(bench, questions, unanswered, first_answer, load_average)
+    return _result(bench, questions, unanswered, first_answer, (load_average, other_cores))
 
 
 def _result(
@@ -119,9 +122,9 @@ def _result(
     questions: Sequence[BenchQuestion],
     unanswered: Sequence[str],
     first_answer: FirstAnswer,
-    load_average: float | None,
+    load: tuple[float | None, float | None],
 ) -> BenchResult:
-    """The numbers of what was answered."""
+    """The numbers of what was answered; ``load``: that before it ran, and others' cores while it did."""
     rows, names, target = bench.rows, list(bench.decoders), bench.answerer.target
     done = {row.id for row in rows}
     measured = [question for question in questions if question.id in done]
@@ -133,7 +136,7 @@ def _result(
         [row.prompt_tokens for row in rows],
         [len(answer.token_ids) for row in rows for answer in row.answers.values()],
         [target.dtype, *bench.others],
-        load_average,
+        *load,
     )
     return BenchResult(
         held,

@@ -66,9 +66,15 @@ def test_a_busy_machine_and_an_interrupt_are_said_loudly() -> None:
     footer = draw_comparison(busy).get_supxlabel()
     assert footer.startswith("The machine was busy (load 3.5 on 2 cores)")
     assert "busy" not in printed(made, 80)
-    roomy = replace(busy.environment, cores=64)
-    assert not roomy.busy
-    assert not replace(roomy, load_average=None).busy
+    assert not replace(busy.environment, cores=64).busy
+    assert not replace(busy.environment, load_average=None).busy
+    # what others used while it ran is known better than what they wanted before
+    assert not replace(busy.environment, other_cores=0.2).busy
+    beside = replace(made.environment, other_cores=1.25)
+    assert beside.busy
+    said = " ".join(printed(replace(made, environment=beside), 80).split())
+    assert "The machine was busy (other programs used 1.25 of 2 cores)" in said
+    assert "1.25 cores used by others" in said
 
 
 def test_bars_are_as_long_as_their_shares() -> None:

@@ -74,6 +74,7 @@ ENVIRONMENT_KEYS = {
     "window",
     "answer_tokens",
     "load_average",
+    "other_cores",
 }
 
 
@@ -152,6 +153,7 @@ def test_an_end_of_sequence_token_ends_every_decoder_at_the_same_place(
     for name in DECODERS:
         (ids,) = token_ids(result, name)
         assert ids == answer[: answer.index(end) + 1]
+        assert sum(result.rows[0].answers[name].commits) == result.rows[0].answers[name].step_tokens
         assert result.decoders[name].identical == (1, 1)
 
 
