@@ -11,6 +11,7 @@ import argparse
 import contextlib
 import fcntl
 import io
+import itertools
 import os
 import re
 import shlex
@@ -66,9 +67,9 @@ def lines(screen: Screen) -> list[Text]:
     found = []
     for row in range(screen.lines):
         line = Text()
-        for column in range(screen.columns):
-            cell = screen.buffer[row][column]
-            line.append(cell.data, style_of(cell))
+        cells = (screen.buffer[row][column] for column in range(screen.columns))
+        for style, alike in itertools.groupby(cells, style_of):
+            line.append("".join(cell.data for cell in alike), style)
         line.rstrip()
         found.append(line)
     while found and not found[-1].plain.strip():
