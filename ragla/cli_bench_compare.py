@@ -44,8 +44,8 @@ class Asked:
             found = load_spec_bench(self.spec_bench, split_passages=self.split_passages)
         else:
             found = load_questions(self.questions or corpus_questions(self.index))
-        categories = [part.strip() for entry in self.categories for part in entry.split(",")]
-        return select(found, categories, self.each, self.limit)
+        parts = [part.strip() for entry in self.categories for part in entry.split(",")]
+        return select(found, [part for part in parts if part], self.each, self.limit)
 
 
 @dataclass(frozen=True)

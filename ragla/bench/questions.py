@@ -12,6 +12,7 @@ from pathlib import Path
 from ragla.bench.json_lines import Line, read_lines
 from ragla.errors import UsageError
 
+SPEC_BENCH = "these are Spec-Bench's questions: ragla bench --spec-bench FILE.jsonl"
 FORM = 'each line is a JSON object like {"question": "…", "passages": ["…"], "reference": "…"}'
 
 
@@ -92,7 +93,8 @@ def _question(line: Line) -> BenchQuestion:
     check_unicode(record, where)
     text = record.get("question")
     if not isinstance(text, str):
-        raise UsageError(f"{where}: no question", FORM)
+        spec_bench = "question_id" in record and "turns" in record
+        raise UsageError(f"{where}: no question", SPEC_BENCH if spec_bench else FORM)
     if not text.strip():
         raise UsageError(f"{where}: the question is empty", FORM)
     passages = _texts(record, "passages", where)

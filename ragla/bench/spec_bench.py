@@ -16,6 +16,7 @@ from ragla.bench.questions import BenchQuestion, check_ids, check_unicode
 from ragla.errors import UsageError
 
 RAG = "rag"
+OTHER_FORM = "these are questions of another form: --questions FILE.jsonl"
 FORM = 'each line is a JSON object like {"question_id": 1, "category": "qa", "turns": ["Who …?"]}'
 
 
@@ -45,7 +46,8 @@ def _turns(line: Line) -> Iterator[BenchQuestion]:
     check_unicode(record, where)
     name, category, turns = record.get("question_id"), record.get("category"), record.get("turns")
     if not isinstance(name, (int, str)) or isinstance(name, bool):
-        raise UsageError(f"{where}: no `question_id`", FORM)
+        other = isinstance(record.get("question"), str) and "turns" not in record
+        raise UsageError(f"{where}: no `question_id`", OTHER_FORM if other else FORM)
     if not isinstance(category, str) or not category.strip():
         raise UsageError(f"{where}: no `category`", FORM)
     if not isinstance(turns, list) or not turns:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ragla.bench import BenchQuestion, load_spec_bench, needs_index, run_bench
+from ragla.bench import BenchQuestion, load_questions, load_spec_bench, needs_index, run_bench
 from ragla.bench.questions import select
 from ragla.bench.turns import turn_prompt
 from ragla.config import Profile
@@ -99,6 +99,15 @@ def test_what_is_no_question_is_named_with_its_line(tmp_path: Path, line: object
     with pytest.raises(UsageError, match=said) as raised:
         load_spec_bench(path)
     assert f"{path}:2" in str(raised.value)
+
+
+def test_each_form_of_questions_names_the_flag_of_the_other(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as raised:
+        load_questions(written(tmp_path, LINES[0]))
+    assert "--spec-bench FILE.jsonl" in str(raised.value.hint)
+    with pytest.raises(UsageError) as raised:
+        load_spec_bench(written(tmp_path, {"id": 1, "question": "Who?"}))
+    assert "--questions FILE.jsonl" in str(raised.value.hint)
 
 
 def test_an_empty_file_and_a_repeated_id_are_refused(tmp_path: Path) -> None:
