@@ -6,7 +6,7 @@ It joins what retrieval found to what decoding copied, and knows no model.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -115,7 +115,7 @@ def copied_passages(block: Block, prompt: Prompt, evidence: Evidence) -> Iterato
             yield 0
 
 
-def looked_at(sources: Iterable[Source], retriever: Retriever) -> list[Source]:
+def looked_at(sources: Sequence[Source], retriever: Retriever) -> list[Source]:
     """The sources with how their files are now; an index that fails says nothing about them."""
     from ragla.retrieve.freshness import freshness
 
@@ -124,10 +124,17 @@ def looked_at(sources: Iterable[Source], retriever: Retriever) -> list[Source]:
         digests = dict(retriever.documents({passage.document_id for passage in places}))
     except RaglaError:
         return list(sources)
+    whole: dict[str, Freshness | None] = {}  # files of which every passage is the same: read once
+
+    def look(passage: Passage) -> Freshness | None:
+        path = passage.absolute
+        found = whole[path] if path in whole else freshness(passage, digests.get(path))
+        if found in (None, "same", "gone"):
+            whole[path] = found
+        return found
+
     return [
-        replace(source, freshness=freshness(source.passage, digests.get(source.passage.absolute)))
-        if source.passage is not None
-        else source
+        source if source.passage is None else replace(source, freshness=look(source.passage))
         for source in sources
     ]
 

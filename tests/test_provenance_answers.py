@@ -1,13 +1,14 @@
 """On the handbook's questions, what answers copy is attributed, and nothing else is.
 
-Two short answers by default; ``RAGLA_PROVENANCE=40 pytest tests/test_provenance_answers.py`` asks all
-questions, ``RAGLA_PROVENANCE_PROFILE=offline`` asks the model of another profile.
+Two short answers by default; ``RAGLA_PROVENANCE=40 pytest -s tests/test_provenance_answers.py`` asks all
+questions and says what was found, ``RAGLA_PROVENANCE_PROFILE=offline`` asks the model of another profile.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,13 +25,13 @@ from tests.verbatim import attributed, check_spans, verbatim
 HANDBOOK = Path(__file__).parents[1] / "corpora" / "handbook"
 QUESTIONS = int(os.environ.get("RAGLA_PROVENANCE", "0"))
 PROFILE = os.environ.get("RAGLA_PROVENANCE_PROFILE", "tiny")
-SHORT = {"decode.max_new_tokens": 40, "prompt.token_budget": 448, "decode.draft_budget": 8}
+SHORT = {"decode.max_new_tokens": 40, "prompt.token_budget": 448}
 SOME = ("h05", "h31")
 LEAST_SHARE = 0.95
 
 
 def profile() -> Profile:
-    flags = {"decode.cost_aware": False, **({} if QUESTIONS else SHORT)}
+    flags = {"decode.cost_aware": False, "decode.draft_budget": 8, **({} if QUESTIONS else SHORT)}
     return profiles.load(flags, PROFILE, environ={}).profile
 
 
@@ -65,5 +66,6 @@ def test_what_is_copied_from_the_handbook_is_attributed(tmp_path: Path) -> None:
         read = "\n".join(source.passage.text for source in answer.sources if source.passage)
         for one in answer.unsupported:
             assert not re.search(rf"(?<!\w){re.escape(one.text)}(?!\w)", read)
+    sys.stdout.write(f"{copied} characters stand verbatim in a passage, {found} of them are attributed\n")
     assert copied > 30 * len(asked)
     assert found >= LEAST_SHARE * copied
