@@ -11,6 +11,8 @@ from ragla import completion
 from ragla.flags import JsonFlag, ProfileFlag, SetFlag, load_profile
 from ragla.terminal import errors, output, print_json, pull_progress
 
+TABLE_WIDTH = 60  # columns
+
 models_app = typer.Typer(no_args_is_help=True, help="List models, fetch them, say where they are.")
 config_app = typer.Typer(no_args_is_help=True, help="Show settings and where each value comes from.")
 
@@ -26,8 +28,13 @@ def models_list(as_json: JsonFlag = False) -> None:
     rows = models.listing()
     if as_json:
         print_json(render.models_json(rows))
+        return
+    console = output()
+    if console.width < TABLE_WIDTH:
+        for line in render.models_lines(rows):
+            console.print(line, soft_wrap=True)
     else:
-        output().print(render.models_table(rows))
+        console.print(render.models_table(rows))
 
 
 @models_app.command("pull")

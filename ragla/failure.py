@@ -48,7 +48,7 @@ class Failure:
             message = f"No such option: {option}"
             found = difflib.get_close_matches(option, getattr(error, "possibilities", None) or (), n=1)
             near = found[0] if found else ""
-        near = near.strip("?'\" ")
+        near = near.strip("?'\" ").partition("'")[0]  # the nearest of several
         if near:
             hint = f"did you mean {near}? {hint}"
         return cls(message[:1].lower() + message[1:].rstrip("."), hint, error.exit_code)

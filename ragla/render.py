@@ -123,6 +123,18 @@ def index_json(report: IndexReport, index: str) -> dict[str, Any]:
     }
 
 
+def models_lines(rows: Sequence[ModelRow]) -> Iterable[Text]:
+    """``ragla models list`` where a table has no room: a name, and below it what there is to say."""
+    for row in rows:
+        yield Text(row.name, style="bold")
+        state = Text(row.state, style="green" if row.state == "ready" else "dim")
+        yield (
+            Text("  ")
+            .append_text(state)
+            .append(f" · {row.kind} · {row.size / 1e9:.1f} GB · {row.licence}", "dim")
+        )
+
+
 def models_table(rows: Sequence[ModelRow]) -> Table:
     """``ragla models list``."""
     table = Table(box=None, pad_edge=False)

@@ -49,19 +49,19 @@ def data_stream() -> TextIO:
 
 def output() -> Console:
     """stdout; never wraps or reads markup out of data. Raises UsageError where there is none."""
-    from rich.console import Console
+    from ragla.lines import LineConsole
 
     width = None if data_stream().isatty() else UNLIMITED
-    return Console(width=width, markup=False, highlight=False, emoji=False)
+    return LineConsole(width=width, markup=False, highlight=False, emoji=False)
 
 
 def errors(*, always: bool = False) -> Console:
     """stderr, likewise; after ``--quiet`` it says nothing but what is said ``always``."""
-    from rich.console import Console
+    from ragla.lines import LineConsole
 
     quiet = _loudness is Loudness.QUIET and not always
     width = None if sys.stderr is None or sys.stderr.isatty() else UNLIMITED
-    return Console(stderr=True, width=width, markup=False, highlight=False, emoji=False, quiet=quiet)
+    return LineConsole(stderr=True, width=width, markup=False, highlight=False, emoji=False, quiet=quiet)
 
 
 class Loudness(IntEnum):

@@ -116,13 +116,16 @@ def save_parrot(folder: Path, answer: str, window: int = 4096) -> Path:
 
 def save_embedder(folder: Path) -> Path:
     """A random one-layer BERT with mean pooling, in the layout of sentence-transformers."""
-    words = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    words.normalizer = normalizers.BertNormalizer(lowercase=True)
-    words.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    words.train_from_iterator(
-        READ, trainers.WordPieceTrainer(vocab_size=400, special_tokens=special, show_progress=False)
-    )
+    normalizer, splitter = normalizers.BertNormalizer(lowercase=True), pre_tokenizers.BertPreTokenizer()
+    found = {word for text in READ for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text))}
+    letters = {letter for word in found for letter in word}
+    pieces = [*special, *sorted(found | letters), *sorted(f"##{letter}" for letter in letters)]
+    # a trainer would number the pieces otherwise in each process
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    words = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    words.normalizer = normalizer
+    words.pre_tokenizer = splitter
     words.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )

@@ -1,0 +1,121 @@
+"""What people see: screens of real commands, compared with those that were looked at.
+
+    RAGLA_RENEW=1 .venv/bin/python -m pytest tests/golden    writes them anew; look at each before committing
+
+Colours are those of the terminal's own palette, so that one recording holds for dark and light.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.tiny_models import PARROT, save_embedder, save_parrot, write_documents, write_profile
+from tests.golden.recorder import in_a_pipe, on_a_terminal, run
+
+FOLDER = Path(__file__).parent
+RENEW = bool(os.environ.get("RAGLA_RENEW"))
+QUESTION = "What is the hotel limit in Paris?"
+ASK = ["ask", QUESTION, "-s", "decode.cost_aware=false", "-s", "decode.draft_budget=12"]
+PIPE = 0  # columns
+
+# name → words of the command, columns, the step of the answer at which to look
+RECORDINGS: dict[str, tuple[list[str], int, int | None]] = {
+    "index-40": (["index", "my docs"], 40, None),
+    "index-pipe": (["index", "--retry"], PIPE, None),
+    "index-dry-run-80": (["index", "--dry-run"], 80, None),
+    "ask-40": (ASK, 40, None),
+    "ask-80": (ASK, 80, None),
+    "ask-200": (ASK, 200, None),
+    "ask-pipe": (ASK, PIPE, None),
+    "ask-live-40": (ASK, 40, 3),
+    "ask-live-80": (ASK, 80, 3),
+    "ask-trace-40": ([*ASK, "--trace"], 40, None),
+    "ask-trace-80": ([*ASK, "--trace"], 80, None),
+    "search-40": (["search", "酒店每晚上限", "-k", "2"], 40, None),
+    "search-80": (["search", QUESTION, "-k", "2", "--explain"], 80, None),
+    "why-not-40": (["why-not", "boats and piers.txt", QUESTION, "-k", "1"], 40, None),
+    "info-40": (["info"], 40, None),
+    "info-80": (["info"], 80, None),
+    "models-40": (["models", "list"], 40, None),
+    "models-80": (["models", "list"], 80, None),
+    "answers-40": (["answers", "list"], 40, None),
+    "remove-40": (["remove", "my docs/lighthouse.txt"], 40, None),
+    "error-40": (["index", "nowhere"], 40, None),
+    "error-80": (["serch", "x"], 80, None),
+    "help-40": (["search", "--help"], 40, None),
+    "help-80": (["search", "--help"], 80, None),
+}
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Path]:
+    """A folder whose path has the same length everywhere, with documents and a model that answers alike."""
+    folder = Path(tempfile.mkdtemp(prefix="ragla-", dir="/tmp"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("RAGLA_")]:
+            patch.delenv(name)
+        for name, path in (("RAGLA_CACHE", "cache"), ("HOME", "home"), ("XDG_CONFIG_HOME", "home/config")):
+            patch.setenv(name, str(folder / path))
+        patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "hub"))
+        profile = write_profile(
+            folder / "tiny.yaml", save_parrot(folder / "parrot", PARROT), save_embedder(folder / "embedder")
+        )
+        patch.setenv("RAGLA_PROFILE", profile.name)
+        docs = write_documents(folder / "my docs")
+        (docs / "scan.pdf").write_bytes(b"%PDF-1.4\n%%EOF\n")
+        patch.chdir(folder)
+        yield folder
+    shutil.rmtree(folder)
+
+
+def recorded(name: str, folder: Path) -> str:
+    """What a recording shows now."""
+    words, columns, step = RECORDINGS[name]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAGLA_CACHE", str(folder / "cache"))
+        if columns == PIPE:
+            return in_a_pipe(words)
+        if words[0] == "ask":  # what earlier answers taught would come into the drafts
+            run(["answers", "clear", "-q"])
+        return on_a_terminal(words, columns, step=step)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_a_command_looks_as_it_did_when_it_was_looked_at(name: str, place: Path) -> None:
+    shown = recorded(name, place)
+    path = FOLDER / f"{name}.txt"
+    if RENEW:
+        path.write_text(shown, encoding="utf-8")
+    assert shown == path.read_text(encoding="utf-8"), "RAGLA_RENEW=1 .venv/bin/python -m pytest tests/golden"
+
+
+def test_every_recording_belongs_to_a_command() -> None:
+    assert {path.stem for path in FOLDER.glob("*.txt")} == set(RECORDINGS)
+
+
+@pytest.mark.parametrize("name", RECORDINGS)
+def test_colours_are_those_of_the_terminal(name: str) -> None:
+    """None that a dark or a light background swallows, and none that is chosen by its number."""
+    styles = re.findall(
+        r"^\d+:\d+-\d+ (.+)$", (FOLDER / f"{name}.txt").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    used = {word for style in styles for word in style.split()}
+    assert used <= {
+        "bold",
+        "italics",
+        "underscore",
+        "reverse",
+        "red",
+        "green",
+        "brown",
+        "blue",
+        "magenta",
+        "cyan",
+    }
