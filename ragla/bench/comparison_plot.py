@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import fill
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ragla.bench.charts import LONGEST, join, parts
 from ragla.bench.described import busy_line, conditions
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 LONGEST_BAR = 2 * LONGEST  # tokens; longer steps are counted together
+LEGEND_COLUMNS = 6
 LEAST_STEPS = 3  # fewer say nothing about a place in the answers
 GREY = "#7f7f7f"
 TIME_COLOURS = {  # from the same palette, in an order whose neighbours differ in lightness too
@@ -65,12 +66,22 @@ def draw_comparison(result: BenchResult) -> Figure:
         _draw_time(time, result, drawn)
         for axes in (speed, place, lengths, time):
             _finish(axes)
-        env = result.environment
-        title = f"{one_line(env.model)}, {env.dtype}: {counted(result.questions, 'question')}"
-        figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
+        _head(figure, result, speed)
         told = " ".join(filter(None, [busy_line(result), conditions(result)]))
         figure.supxlabel(fill(told, 170), x=0.01, ha="left", fontsize=7.5, color=GREY)
     return figure
+
+
+def _head(figure: Figure, result: BenchResult, speed: Axes) -> None:
+    """What was compared, and the colours and marks that stand for the decoders in all panels."""
+    title = f"{one_line(result.environment.model)}, {result.environment.dtype}: "
+    title += counted(result.questions, "question")
+    handles, _ = speed.get_legend_handles_labels()
+    bold: dict[str, Any] = {"weight": "bold", "size": 12}
+    figure.legend(
+        handles=handles, loc="outside upper left", ncols=min(max(1, len(handles)), LEGEND_COLUMNS),
+        frameon=False, fontsize=9, title=title, title_fontproperties=bold, alignment="left",
+    )  # fmt: skip
 
 
 def _draw_speed(axes: Axes, result: BenchResult, drawn: Sequence[Look]) -> None:
@@ -104,7 +115,6 @@ def _draw_speed(axes: Axes, result: BenchResult, drawn: Sequence[Look]) -> None:
     axes.set_title("Speed against tokens a step (large: all questions)", loc="left")
     axes.set_xlabel("tokens a step, bonus token included")
     axes.set_ylabel("speed, × greedy" if against else "tokens/s")
-    axes.legend(frameon=False, fontsize=9, loc="upper left")
 
 
 def _draw_positions(axes: Axes, result: BenchResult, drawn: Sequence[Look]) -> None:
@@ -154,8 +164,6 @@ def _draw_lengths(axes: Axes, result: BenchResult, drawn: Sequence[Look]) -> Non
         ticks, labels=[f"{tick}+" if more and tick == LONGEST_BAR else str(tick) for tick in ticks]
     )
     _or_nothing(axes, len(counted_ones))
-    if len(counted_ones) > 1:
-        axes.legend(frameon=False, fontsize=9)
 
 
 def length_shares(found: DecoderResult) -> list[float]:

@@ -128,8 +128,8 @@ def panels(result: BenchResult) -> list[Axes]:
 
 def test_a_picture_has_four_panels() -> None:
     speed, place, lengths, time = panels(made_result())
-    legend = speed.get_legend()
-    assert legend is not None
+    assert speed.figure is not None
+    (legend,) = speed.figure.legends
     assert [text.get_text() for text in legend.get_texts()] == list(NAMES)
     assert [len(points.get_offsets()) for points in speed.collections[:1]] == [2]  # one has no speed
     assert len(place.lines) == 2  # plain loops have one token a step everywhere
