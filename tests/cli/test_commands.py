@@ -30,6 +30,7 @@ COMMANDS = [
     ["answers", "list"],
     ["answers", "remove"],
     ["answers", "clear"],
+    ["serve"],
     ["models"],
     ["models", "list"],
     ["models", "pull"],
@@ -229,11 +230,11 @@ def test_the_trace_shows_every_draft_tree(ragla: Ragla, world: World) -> None:
     flags = [*world.flags, "--trace", "-s", "decode.cost_aware=false"]
     plain, traced = ragla("ask", QUESTION, *world.flags), ragla("ask", QUESTION, *flags)
     assert traced.stdout == plain.stdout
-    roots = [line for line in traced.stderr.splitlines() if re.match(r"\* ['\"]", line)]
+    roots = [line for line in traced.stderr.splitlines() if re.match(r"step \d+ · ", line)]
     steps = re.search(r"tokens? in (\d+) steps?", traced.stderr)
     assert steps
     assert len(roots) == int(steps[1])
-    assert re.search(r"^  +'.*' 0\.\d\d$", traced.stderr, re.M)
+    assert re.search(r"^[├└]── [✓·] '.*' 0\.\d\d", traced.stderr, re.M)
 
 
 @pytest.mark.parametrize(
