@@ -137,8 +137,12 @@ def test_a_script_of_the_quickstart_runs(
     assert "] travel.md:1-5\n" in capsys.readouterr().out
 
 
-def test_a_comparison_can_be_typed(shell: Shell) -> None:
+@pytest.mark.parametrize("page", ["docs/comparing.md", "docs/json.md"])
+def test_what_a_page_tells_can_be_typed_where_there_are_questions(shell: Shell, page: str) -> None:
     shell.run("ragla index ~/documents")
     (shell.folder / "questions.jsonl").write_text('{"question": "What is the hotel limit in Paris?"}\n')
-    for line in commands("docs/comparing.md"):
+    (shell.folder / "questions.txt").write_text("What is the hotel limit in Paris?\n")
+    lines = list(commands(page))
+    assert len(lines) >= 2
+    for line in lines:
         shell.run(line)
