@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Literal
 
 import typer
 
 from ragla import completion
 from ragla.flags import JsonFlag, ProfileFlag, SetFlag, load_profile
-from ragla.terminal import errors, output, print_json, pull_progress
+from ragla.terminal import data_stream, errors, output, print_json, pull_progress
 
 TABLE_WIDTH = 60  # columns
 
@@ -74,13 +73,14 @@ def models_path(
 
     [bold]ragla models path minilm-l6[/]
     """
-    from ragla import models
+    from ragla import models, render
 
     path = str(models.locate(name))
     if as_json:
         print_json({"schema": "ragla.path/1", "name": name, "path": path})
     else:
-        sys.stdout.write(f"{path}\n")
+        stdout = data_stream()
+        stdout.write(f"{render.one_line(path) if stdout.isatty() else path}\n")
 
 
 @config_app.command("show")

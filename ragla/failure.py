@@ -29,7 +29,8 @@ class Failure:
     def of(cls, error: Exception) -> Failure:
         """What an error means to the user."""
         if isinstance(error, RaglaError):
-            return cls(redact(str(error)), error.hint, error.exit_code)
+            hint = redact(error.hint) if error.hint else None
+            return cls(redact(str(error)), hint, error.exit_code)
         # torch is not loaded for its name
         if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
             return cls("not enough memory", TOO_LARGE, 1)

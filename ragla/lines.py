@@ -10,19 +10,23 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from ragla.render import CONTROL, safe
+
 WORD = re.compile(r"\S+\s*")
 INDENT = 2  # columns by which what goes on is further right
 
 
 class LineConsole(Console):
-    """Breaks ``soft_wrap`` lines at spaces where the terminal would break them anywhere.
+    """Neutralises what would command the terminal, whatever it comes from, and ends lines between words.
 
-    A word that is longer than the line, such as a path, is left to the terminal: it can be copied whole. So
-    is a line with a command. Off a terminal every line stays one.
+    That is for ``soft_wrap`` lines, which the terminal would break anywhere. A word that is longer than the line,
+    such as a path, is left to the terminal: it can be copied whole. So is a line with a command. Off a
+    terminal every line stays one.
     """
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print; see the class."""
+        objects = tuple(harmless(part) for part in objects)
         line = objects[0] if len(objects) == 1 else None
         wraps = options.get("soft_wrap") and self.file.isatty() and "→" not in str(line)
         if not isinstance(line, (str, Text)) or not wraps:
@@ -30,6 +34,16 @@ class LineConsole(Console):
             return
         for part in broken(Text(line) if isinstance(line, str) else line, self):
             super().print(part, **options)
+
+
+def harmless(part: Any) -> Any:
+    """Text without control characters, its styles as they were; anything else as it is."""
+    if isinstance(part, str):
+        return safe(part)
+    if isinstance(part, Text) and CONTROL.search(part.plain):
+        part = part.copy()
+        part.plain = CONTROL.sub("\ufffd", part.plain)
+    return part
 
 
 def broken(text: Text, console: Console) -> list[Text]:

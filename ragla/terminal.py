@@ -150,9 +150,13 @@ class Phase:
         """The line as it is now."""
         from rich.text import Text
 
+        from ragla.render import one_line
+
         elapsed = perf_counter() - self.began
         frame = self._frames[int(elapsed * 10) % len(self._frames)]
-        return Text(f"{frame} {self.text} · {elapsed:.1f} s", "dim", no_wrap=True, overflow="ellipsis")
+        return Text(
+            f"{frame} {one_line(self.text)} · {elapsed:.1f} s", "dim", no_wrap=True, overflow="ellipsis"
+        )
 
     def start(self) -> None:
         """Draw it."""
@@ -201,7 +205,12 @@ def progress_bar(quiet: bool) -> Iterator[Progress | None]:
     if quiet or not moves():
         yield None
         return
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
+    columns = [
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    ]
     with Progress(*columns, console=errors(), transient=True) as progress:
         yield progress
 

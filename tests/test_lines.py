@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from ragla.lines import INDENT, breaks, broken
+from ragla.lines import INDENT, LineConsole, breaks, broken
 
 LINE = "24 tokens in 9 steps · 2.6 tokens/step · 58% accepted"
 
@@ -47,3 +49,15 @@ def test_nothing_is_lost(text: str, width: int) -> None:
     for start, end in zip([0, *ends], ends, strict=False):
         words = text[start:end].split()
         assert len(words) == 1 or cell_len(text[start:end].rstrip()) <= width
+
+
+@pytest.mark.parametrize("text", ["\x1b[2Ja\x9bb", "a\u202eb"])
+def test_a_console_hands_on_no_commands(text: str) -> None:
+    console = LineConsole(file=io.StringIO(), width=40, markup=False, force_terminal=True)
+    console.print(text, soft_wrap=True)
+    console.print(Text("x ").append(text, "bold"))
+    assert isinstance(console.file, io.StringIO)
+    written = console.file.getvalue()
+    assert not {"\x9b", "\u202e"} & set(written)
+    assert "\x1b[2J" not in written
+    assert "\x1b[1m" in written  # its own styles
