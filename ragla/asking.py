@@ -188,11 +188,8 @@ class Asking:
             rests_on = answer.sources
         links = not self.plain and wants_style(errors())
         lines = render_answer.source_lines(rests_on, answer.text, answer.provenance, links=links)
-        for line in lines:
+        for line in (*lines, *render_answer.unsupported_lines(answer.unsupported)):
             errors().print(line, soft_wrap=True)
-        as_one_line = not errors().is_terminal  # where a person reads, lines end between words
-        for line in render_answer.unsupported_lines(answer.unsupported):
-            errors().print(line, soft_wrap=as_one_line)
         for path in answer.left_out:
             errors().print(f"did not fit the prompt: {render.one_line(path)}", style="yellow", soft_wrap=True)
         for notice in (*answer.notices, outcome.problem):
@@ -203,7 +200,7 @@ class Asking:
             for line in explanation_lines(outcome.explanation):
                 errors().print(line, soft_wrap=True)
         for line in render_answer.cost_lines(answer):
-            errors().print(line, soft_wrap=as_one_line)
+            errors().print(line, soft_wrap=True)
         if outcome.verdict is not None:
             target = self.answerer.target
             verdict = render_answer.verdict_line(outcome.verdict, target.tokenizer.decode, target.dtype)

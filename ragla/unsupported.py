@@ -6,6 +6,7 @@ another ending, and where capitals say little no name is judged.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -54,6 +55,7 @@ class WhatWasRead:
         self._values = values_in(read) | {Decimal()}  # which is what is left of 9:00
         self._words = {part.casefold() for part in PART.findall(read)}
         self._words |= {found.replace(".", "").casefold() for found in INITIALS.findall(read)}
+        self._knows = functools.cache(self._find)  # an answer is looked through anew as it grows
         self._dated = bool(DATE.search(read))
         letters = [letter for letter in read if letter.isalpha()]
         cased = sum(letter.lower() != letter.upper() for letter in letters)
@@ -88,7 +90,7 @@ class WhatWasRead:
         if last is not None:
             yield last
 
-    def _knows(self, word: str) -> bool:
+    def _find(self, word: str) -> bool:
         """Whether a word was read, in one form or another, or is none to judge."""
         parts = [part.casefold() for part in PART.findall(word)]
         whole = "".join(parts)
