@@ -74,6 +74,7 @@ def serve(
             service = Service(Library(asking, index), name, queue, timeout, show_problem)
             app = guard.Guard(make_app(service), token, local, log_line if as_lines else show_request)
             address = server.url(bound)
+            bound.listen()  # whoever reads the next line may connect at once
             if as_lines:
                 print_json({"schema": "ragla.serve/1", "url": address, "model": name}, "lines")
             else:

@@ -22,7 +22,7 @@ from tests.documented import FOLDER, SCHEMAS, faults
 CHECKOUT = Path(__file__).parents[2]
 VERSION = 1
 # a network, a server; a file that only ragla reads
-NOT_WRITTEN = {"ragla.pull/1", "ragla.health/1", "ragla.request/1", "ragla.serve/1", "ragla.trace/1"}
+NOT_WRITTEN = {"ragla.pull/1", "ragla.health/1", "ragla.request/1", "ragla.serve/1"}
 PRIVATE = {"ragla.conversation/1"}
 # what takes a reranker, or texts that differ
 NOT_SEEN = (

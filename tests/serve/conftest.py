@@ -19,6 +19,7 @@ from openai import OpenAI
 
 from tests.cli.conftest import elsewhere, ragla, world
 from tests.cli.tiny_world import World
+from tests.documented import faults
 
 __all__ = ["elsewhere", "ragla", "world"]
 
@@ -71,6 +72,7 @@ def serving(world: World, cache: Path, *flags: str) -> Iterator[Server]:
             assert select.select([process.stdout], [], [], START_S)[0], "the server does not start"
             line = process.stdout.readline()
             assert line, process.stderr.read()
+            assert faults(json.loads(line)) == []
             yield Server(process, json.loads(line)["url"])
         finally:
             process.send_signal(signal.SIGTERM)

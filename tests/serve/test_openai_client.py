@@ -14,6 +14,7 @@ import pytest
 from openai import OpenAI
 
 from tests.cli.tiny_world import QUESTION, Ragla, World, document
+from tests.documented import faults
 from tests.serve.conftest import TOKEN, Server
 
 BOATS = "Where are boats moored, at which pier?"
@@ -48,6 +49,18 @@ def until(condition: Any, seconds: float = 30.0) -> None:
 def is_idle(server: Server) -> bool:
     state = request(server, "GET", "/health")[1]
     return not state["answering"] and not state["waiting"]
+
+
+def test_what_is_served_is_as_described(server: Server) -> None:
+    found = [request(server, "GET", path)[1] for path in ("/health", "/search?query=hotel&top_k=1")]
+    assert server.process.stdout is not None
+    found.append(json.loads(server.process.stdout.readline()))
+    assert [document["schema"] for document in found] == [
+        "ragla.health/1",
+        "ragla.search/1",
+        "ragla.request/1",
+    ]
+    assert [fault for document in found for fault in faults(document)] == []
 
 
 # --- answers ----------------------------------------------------------------------------------------------
