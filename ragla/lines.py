@@ -19,8 +19,8 @@ INDENT = 2  # columns by which what goes on is further right
 class LineConsole(Console):
     """Neutralises what would command the terminal, whatever it comes from, and ends lines between words.
 
-    That is for ``soft_wrap`` lines, which the terminal would break anywhere. A word that is longer than the line,
-    such as a path, is left to the terminal: it can be copied whole. So is a line with a command. Off a
+    That is for ``soft_wrap`` lines, which the terminal would break anywhere. A word that is longer than the
+    line, such as a path, is left to the terminal: it can be copied whole. So is a line with a command. Off a
     terminal every line stays one.
     """
 

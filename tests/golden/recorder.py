@@ -32,6 +32,7 @@ ROWS = 300
 MADE_UP = (
     (re.compile(rb"/tmp/ragla-[a-z0-9_]{8}"), b"/tmp/ragla-XXXXXXXX"),
     (re.compile(rb"20\d\d-\d\d-\d\d \d\d:\d\d"), b"2026-01-01 00:00"),
+    (re.compile(rb"\d\d kB"), b"12 kB"),
     (re.compile(rb"revision [0-9a-f]{16}"), b"revision 0123456789abcdef"),
 )
 

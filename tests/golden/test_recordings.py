@@ -23,11 +23,13 @@ FOLDER = Path(__file__).parent
 RENEW = bool(os.environ.get("RAGLA_RENEW"))
 QUESTION = "What is the hotel limit in Paris?"
 ASK = ["ask", QUESTION, "-s", "decode.cost_aware=false", "-s", "decode.draft_budget=12"]
+FIRST = ["index", "my docs"]
 PIPE = 0  # columns
+INDEX, KEPT = ".ragla", "kept"
 
 # name → words of the command, columns, the step of the answer at which to look
 RECORDINGS: dict[str, tuple[list[str], int, int | None]] = {
-    "index-40": (["index", "my docs"], 40, None),
+    "index-40": (FIRST, 40, None),
     "index-pipe": (["index", "--retry"], PIPE, None),
     "index-dry-run-80": (["index", "--dry-run"], 80, None),
     "ask-40": (ASK, 40, None),
@@ -71,20 +73,25 @@ def place() -> Iterator[Path]:
         docs = write_documents(folder / "my docs")
         (docs / "scan.pdf").write_bytes(b"%PDF-1.4\n%%EOF\n")
         patch.chdir(folder)
+        run(["index", docs.name, "-q"])
+        run([*ASK, "-q"])
+        run(["answers", "clear", "-q"])  # what earlier answers taught would come into the drafts
+        shutil.copytree(INDEX, KEPT)
         yield folder
     shutil.rmtree(folder)
 
 
 def recorded(name: str, folder: Path) -> str:
-    """What a recording shows now."""
+    """What a recording shows now; each begins with the same index, or with none."""
     words, columns, step = RECORDINGS[name]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAGLA_CACHE", str(folder / "cache"))
-        if columns == PIPE:
-            return in_a_pipe(words)
-        if words[0] == "ask":  # what earlier answers taught would come into the drafts
-            run(["answers", "clear", "-q"])
-        return on_a_terminal(words, columns, step=step)
+        shutil.rmtree(INDEX)
+        if words != FIRST:
+            shutil.copytree(KEPT, INDEX)
+        if words[0] == "answers":
+            run([*ASK, "-q"])
+        return in_a_pipe(words) if columns == PIPE else on_a_terminal(words, columns, step=step)
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
