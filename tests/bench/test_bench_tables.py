@@ -40,6 +40,12 @@ def test_the_readme_shows_a_committed_bench(tables: ModuleType) -> None:
     assert all(ROOT / name in COMMITTED for name in shown)
 
 
+def test_every_committed_bench_has_its_line() -> None:
+    text = (ROOT / "docs" / "bench" / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `(\S+\.json)` \|", text, re.MULTILINE)
+    assert sorted(listed) == [path.name for path in COMMITTED]
+
+
 def test_the_command_beside_a_table_prints_it(tables: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     found = tables.BLOCK.search((ROOT / "README.md").read_text(encoding="utf-8"))
