@@ -29,8 +29,9 @@ demo: setup
 	do printf '\n$$ ragla ask --profile offline "%s"\n\n' "$$question"; \
 	    $(RAGLA) ask --profile offline "$$question" || exit 1; done
 
+# two at a time: most tests keep one core busy, and each process may hold a 1.5B model
 test: models
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: setup
 	$(BIN)/ruff check ragla tests scripts hatch_build.py
