@@ -123,7 +123,9 @@ LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)\s]*)?\)")
 
 
 @pytest.mark.parametrize(
-    "path", [*CHECKOUT.glob("*.md"), *sorted((CHECKOUT / "docs").rglob("*.md"))], ids=lambda path: path.name
+    "path",
+    [*sorted(CHECKOUT.glob("*.md")), *sorted((CHECKOUT / "docs").rglob("*.md"))],
+    ids=lambda path: path.name,
 )
 def test_every_link_leads_to_a_file(path: Path) -> None:
     dead = [link for link in LINK.findall(path.read_text("utf-8")) if not (path.parent / link).exists()]
