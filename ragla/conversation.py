@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 class Conversation:
     """Questions to one answerer that follow each other.
 
-    ``turns`` were said before, ``asked`` is the last question, whether it was answered or not.
+    ``turns`` were said before, ``asked`` is the last question, whether it was answered or not, ``shown`` the
+    ids of the passages that its prompt began with.
     """
 
     def __init__(
@@ -33,12 +34,13 @@ class Conversation:
         retriever: Retriever,
         turns: Sequence[Turn] = (),
         asked: str | None = None,
+        shown: Sequence[int] = (),
     ) -> None:
         self.answerer = answerer
         self.retriever = retriever
         self.turns: list[Turn] = list(turns)
         self._asked = asked
-        self._shown: list[int] = []
+        self._shown = list(shown)
 
     def forget(self) -> None:
         """Begin anew."""

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 MOST_TURNS = 20
 MOST_BYTES = 256 << 10
+MOST_ASKED = 4000  # characters of the last question; no embedder reads more
+MOST_SHOWN = 100
+REST_BYTES = 32 << 10  # for what stands beside the turns
 WAIT_S = 2.0  # for another process that writes
 
 
@@ -42,11 +45,15 @@ class KeptTurn(_Record):
 
 
 class Kept(_Record):
-    """A file's content. ``asked``: the last question, whether it was answered or not."""
+    """A file's content. ``asked``: the last question, whether it was answered or not.
+
+    ``shown``: ids of the passages that its prompt began with.
+    """
 
     schema_: Literal["ragla.conversation/1"] = Field(default="ragla.conversation/1", alias="schema")
     id: str = Field(min_length=1, max_length=64)
     asked: str | None = None
+    shown: tuple[int, ...] = Field(default=(), max_length=MOST_SHOWN)
     turns: tuple[KeptTurn, ...] = Field(default=(), max_length=MOST_TURNS)
 
 
@@ -56,6 +63,7 @@ class Resumed:
 
     turns: tuple[Turn, ...] = ()
     asked: str | None = None
+    shown: tuple[int, ...] = ()
     notice: str | None = None
 
 
@@ -86,7 +94,9 @@ class ConversationFile:
         if gone:
             notice = f"{gone} of {len(kept.turns)} earlier turns not told: their documents have changed since"
         turns = tuple(Turn(turn.question, turn.answer) for turn in current)
-        return Resumed(turns, kept.asked if current or not gone else None, notice)
+        if gone and not current:
+            return Resumed(notice=notice)
+        return Resumed(turns, kept.asked, kept.shown, notice)
 
     def add(self, answer: Answer, retriever: Retriever) -> str | None:
         """Keep a question and, if it is whole, its answer; why that was not possible, in a line.
@@ -102,7 +112,8 @@ class ConversationFile:
             with self._lock():
                 known = self._read_usable()
                 before = known.turns if known is not None and known.id == self._id else ()
-                self._write(Kept(id=self._id, asked=answer.question, turns=bounded((*before, *turns))))
+                asked, shown = answer.question[:MOST_ASKED], shown_in(answer)
+                self._write(Kept(id=self._id, asked=asked, shown=shown, turns=bounded((*before, *turns))))
         except (OSError, ValueError, Timeout, RaglaError) as error:
             return f"the conversation is not kept for `ragla ask --continue`: {_reason(error)}"
         return None
@@ -161,10 +172,15 @@ class ConversationFile:
             yield
 
 
+def shown_in(answer: Answer) -> tuple[int, ...]:
+    """Ids of the passages of an answer's prompt, in their order."""
+    return tuple(source.passage.id for source in answer.sources if source.passage is not None)[:MOST_SHOWN]
+
+
 def bounded(turns: tuple[KeptTurn, ...]) -> tuple[KeptTurn, ...]:
     """The last turns, as many as a file may hold."""
     chosen: list[KeptTurn] = []
-    room = MOST_BYTES // 2  # JSON may write a character with more bytes than it has
+    room = MOST_BYTES - REST_BYTES
     for turn in reversed(turns[-MOST_TURNS:]):
         room -= len(turn.model_dump_json().encode())
         if room < 0:

@@ -56,7 +56,9 @@ class Sitting:
             resumed = kept.resume() if kept is not None else off
         if resumed.notice:
             asking = replace(asking, notices=(*asking.notices, resumed.notice))
-        conversation = Conversation(asking.answerer, asking.retriever, resumed.turns, resumed.asked)
+        conversation = Conversation(
+            asking.answerer, asking.retriever, resumed.turns, resumed.asked, resumed.shown
+        )
         return cls(asking, conversation, kept, len(resumed.turns) if continued else None)
 
     def ask(self, question: str) -> Outcome:
