@@ -18,7 +18,11 @@ from ragla.memory import out_of_memory
 from ragla.trie import DraftTree
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-REFRESH = 0.1  # weight of a new measurement
+SLOWER, FASTER = (
+    0.1,
+    0.2,
+)  # weight of a step that took longer or less than expected
+SHARED = 0.5  # of a surprise, in log terms, is taken for the machine's and told of every size
 REPETITIONS = 3  # of a size; of large ones, which take long, one
 LARGE = 16
 
@@ -74,13 +78,14 @@ class StepCost:
         return tree if best == len(tree) else tree.truncated(best)
 
     def record(self, rows: int, seconds: float) -> None:
-        """Learn from a real step."""
+        """Learn from a real step: of its size, and less of the others, which the machine's load moves too."""
         if not self._costs:
             return
-        expected = self.seconds(rows)
+        ratio = min(seconds / self.seconds(rows), 2.0)
+        factor = 1.0 + (FASTER if ratio < 1.0 else SLOWER) * (ratio - 1.0)
         nearest = min(self._costs, key=lambda size: abs(size - rows))
-        ratio = min(max(seconds / expected, 0.5), 2.0)
-        self._costs[nearest] *= 1.0 + REFRESH * (ratio - 1.0)
+        for size in self._costs:
+            self._costs[size] *= factor if size == nearest else factor**SHARED
 
 
 def measure(backend: Backend, cache: KVCache, sizes: list[int]) -> dict[int, float]:

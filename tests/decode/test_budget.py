@@ -83,12 +83,29 @@ def test_without_measurements_the_draft_stays_whole() -> None:
     assert cost.trim(tree) is tree
 
 
-def test_real_steps_move_the_nearest_size() -> None:
+def test_real_steps_move_the_nearest_size_most() -> None:
     cost = prepared({1: 1.0, 8: 2.0, 16: 4.0})
     cost.record(8, 3.0)
-    assert cost.table[3] == pytest.approx({1: 1.0, 8: 2.0 * 1.05, 16: 4.0})
+    others = 1.05**0.5
+    assert cost.table[3] == pytest.approx({1: others, 8: 2.0 * 1.05, 16: 4.0 * others})
+    before = cost.table[3][16]
     cost.record(15, 1000.0)  # a hiccup counts as twice the time at most
-    assert cost.table[3][16] == pytest.approx(4.4)
+    assert cost.table[3][16] == pytest.approx(1.1 * before)
+
+
+def test_costs_measured_on_a_busy_machine_do_not_end_drafting_on_a_quiet_one() -> None:
+    """Only steps of the chosen size are seen; were the others left alone, one row would look ever cheaper."""
+    quiet = {1: 1.0, 2: 1.1, 3: 1.15, 4: 1.2, 6: 1.3, 8: 1.5, 12: 2.2, 16: 3.0}
+    cost, right = prepared({size: 4.0 * seconds for size, seconds in quiet.items()}), prepared(quiet)
+    unsure, sure = tree_of(0.05), tree_of(*[0.8**depth for depth in range(1, 12)])
+    wanted = len(right.trim(sure))
+    assert wanted > 4
+    for _ in range(200):  # nothing to draft for a while
+        cost.record(len(cost.trim(unsure)), quiet[1])
+    for _ in range(60):
+        part = cost.trim(sure)
+        cost.record(len(part), right.seconds(len(part)))
+    assert len(cost.trim(sure)) == wanted
 
 
 def test_measuring_leaves_the_cache_as_it_was() -> None:
