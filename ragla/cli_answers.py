@@ -64,7 +64,7 @@ def answers_remove(
     index_path: IndexFlag = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Remove answers; recycled second thoughts, which may hold their words, go with them.
+    """Remove answers; recycled second thoughts and the last conversation, which may hold their words, go too.
 
     [bold]ragla answers remove 3f2a[/]
     """
@@ -72,6 +72,7 @@ def answers_remove(
         known = {answer.name for answer in store.answers()} if store is not None else set()
         chosen = {full_name(name, known) for name in names}
         removed = sum(store.remove(name) for name in chosen) if store is not None else 0
+    forget_conversation(index_path)
     report_removed(removed, as_json=as_json)
 
 

@@ -160,6 +160,13 @@ def test_nothing_is_kept_where_no_answers_are(ragla: Ragla, mine: World) -> None
     assert list(mine.index.glob("conversation-*")) == []
 
 
+def test_an_answer_that_is_removed_is_in_no_conversation(ragla: Ragla, mine: World) -> None:
+    ask(ragla, mine, QUESTION)
+    [name] = (row["name"] for row in document(ragla("answers", "list", *mine.flags, "--json"))["answers"])
+    assert ragla("answers", "remove", name, "--index", mine.index).exit_code == 0
+    assert list(mine.index.glob("conversation-*")) == []
+
+
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
 def test_an_index_that_cannot_be_written_is_a_notice_where_it_matters(ragla: Ragla, mine: World) -> None:
     mine.index.chmod(0o500)
