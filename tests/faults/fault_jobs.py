@@ -65,10 +65,13 @@ def perform(job: Job) -> object:
         return rollback(job.index_dir)
     if job.verb == "remove":
         return remove(job.index_dir, [str(job.folder / job.name)], keep_previous=True)
-    update._BATCH_FILES = job.batch_files
-    return index_folders(
-        [job.folder], job.index_dir, RetrieveSettings(), HashingEmbedder(), rebuild=job.verb == "rebuild"
-    )
+    usual, update._BATCH_FILES = update._BATCH_FILES, job.batch_files
+    try:
+        return index_folders(
+            [job.folder], job.index_dir, RetrieveSettings(), HashingEmbedder(), rebuild=job.verb == "rebuild"
+        )
+    finally:  # the tests that come after it in this process
+        update._BATCH_FILES = usual
 
 
 def child(pipe: Connection, job: Job, fault: SystemFault | None) -> None:
