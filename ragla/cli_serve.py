@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from ragla.asking import ExactFlag, JsonlFlag, NoReuseFlag, open_asking
+from ragla.asking import Asking, ExactFlag, JsonlFlag, NoReuseFlag, open_asking
 from ragla.errors import UsageError
 from ragla.failure import Failure
 from ragla.flags import IndexFlag, ModelFlag, ProfileFlag, SetFlag, load_profile
@@ -67,27 +67,31 @@ def serve(
                 f"{host} can be reached from other machines: a token is needed",
                 f"ragla serve --token-file FILE; {guard.MAKE_TOKEN}",
             )
-        quiet = as_lines
-        with open_asking(loaded.profile, str(place), quiet=quiet, exact=exact, reuse=not no_reuse) as asking:
+        with open_asking(
+            loaded.profile, str(place), quiet=as_lines, exact=exact, reuse=not no_reuse
+        ) as asking:
             index = OpenIndex(place, asking.retriever)
             name = model_name(loaded.profile.decode.model)
             service = Service(Library(asking, index), name, queue, timeout, show_problem)
             app = guard.Guard(make_app(service), token, local, log_line if as_lines else show_request)
             address = server.url(bound)
             bound.listen()  # whoever reads the next line may connect at once
-            if as_lines:
-                print_json({"schema": "ragla.serve/1", "url": address, "model": name}, "lines")
-            else:
-                for notice in asking.notices:
-                    show_notice(notice)
-                passages = asking.retriever.passage_count
-                errors().print(
-                    f"{passages} passages, {name}; {address}/v1; Ctrl-C ends it", style="dim", soft_wrap=True
-                )
+            tell_address(asking, address, name, as_lines=as_lines)
             ended = server.run(app, service, bound)
     if not ended:  # in the middle of a step: a thread that computes cannot be stopped
         sys.stdout.flush()
         os._exit(0)
+
+
+def tell_address(asking: Asking, address: str, name: str, *, as_lines: bool) -> None:
+    """Say where clients find what."""
+    if as_lines:
+        print_json({"schema": "ragla.serve/1", "url": address, "model": name}, "lines")
+        return
+    for notice in asking.notices:
+        show_notice(notice)
+    passages = asking.retriever.passage_count
+    errors().print(f"{passages} passages, {name}; {address}/v1; Ctrl-C ends it", style="dim", soft_wrap=True)
 
 
 def model_name(model: str) -> str:

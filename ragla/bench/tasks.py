@@ -80,7 +80,7 @@ def prepare(
     if question.verbatim:
         prepared = Prepared(turn_prompt(answerer.target.tokenizer, question.text), [])
         return Task(question, prepared, perf_counter() - began, later=later)
-    evidence = _evidence(question, answerer.profile, retriever)
+    evidence = evidence_for(question, answerer.profile, retriever)
     if evidence is None:
         return None
     retrieval_s = perf_counter() - began if question.passages is None else 0.0
@@ -95,7 +95,8 @@ def follow_up(question: BenchQuestion, said: Sequence[Turn], answerer: Answerer)
     return Task(question, prepared, perf_counter() - began)
 
 
-def _evidence(question: BenchQuestion, profile: Profile, retriever: Retriever | None) -> Evidence | None:
+def evidence_for(question: BenchQuestion, profile: Profile, retriever: Retriever | None) -> Evidence | None:
+    """A question's own passages, else those found; None where none is relevant. Raises IndexUnusable."""
     if question.passages is not None:
         return Evidence([PromptPassage("", text) for text in question.passages])
     if retriever is None:

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ragla.answer import Answerer, Decoder
 from ragla.bench.run import OnProgress, ignore_progress
-from ragla.errors import IndexUnusable
+from ragla.bench.tasks import evidence_for
 from ragla.evaluate.measures import Quality, Refusal, quality
 from ragla.evaluate.questions import EvalQuestion
-from ragla.evidence import Evidence, gather
-from ragla.prompt import PromptPassage
+from ragla.evidence import Evidence
 
 if TYPE_CHECKING:
     from ragla.retrieve.retriever import Retriever
@@ -77,25 +76,12 @@ def evaluate_answers(
     """
     replies: dict[str, list[Reply]] = {name: [] for name in decoders}
     for number, question in enumerate(questions, 1):
-        evidence = evidence_for(question, answerer, retriever)
+        evidence = evidence_for(question.asked, answerer.profile, retriever) or Evidence([])
         for name in decoders:
             on_progress(number, len(questions), name)
             replies[name].append(reply(question, answerer, evidence, name))
     first = replies[decoders[0]]
     return {name: _scores(questions, first, its) for name, its in replies.items()}
-
-
-def evidence_for(question: EvalQuestion, answerer: Answerer, retriever: Retriever | None) -> Evidence:
-    """The passages of a question: its own, else those found; none where none is relevant."""
-    asked, settings = question.asked, answerer.profile.retrieve
-    if asked.passages is not None:
-        return Evidence([PromptPassage("", text) for text in asked.passages])
-    if retriever is None:
-        raise IndexUnusable(
-            f"question {asked.id} comes without passages and there is no index to search",
-            "ragla index FOLDER, or give each question its passages",
-        )
-    return gather(retriever.search(asked.text, settings.top_k, settings.relevance_floor), retriever)
 
 
 def reply(question: EvalQuestion, answerer: Answerer, evidence: Evidence, decoder: Decoder) -> Reply:
