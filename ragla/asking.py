@@ -83,9 +83,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Asking:
-    """An open index and a loaded model. ``notices`` say in a line each what is not done as asked."""
+    """The open index at ``place`` and a loaded model.
+
+    ``notices`` say in a line each what is not done as asked.
+    """
 
     profile: Profile
+    place: Path
     retriever: Retriever
     answerer: Answerer
     earlier: EarlierAnswers
@@ -239,7 +243,7 @@ def open_asking(
         tracer = Tracer(target.tokenizer.decode, draws=draws, file=trace) if draws or trace else None
         notices = [*target.notices, earlier.notice, exact_notice(answerer) if exact else None]
         told = tuple(notice for notice in notices if notice)
-        yield Asking(profile, retriever, answerer, earlier, cost, verify, quiet, told, tracer=tracer)
+        yield Asking(profile, place, retriever, answerer, earlier, cost, verify, quiet, told, tracer=tracer)
 
 
 def show_interruption(outcome: Outcome) -> None:

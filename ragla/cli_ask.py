@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from statistics import median
 from typing import Annotated
 
@@ -97,11 +96,8 @@ def ask(
         asking = replace(opened, explain=explain, plain=plain)
         asking.retriever.restrict(paths or (), types or ())
         if file is None:
-            from ragla.session import find_index
-
-            place = find_index(index_path, Path.cwd())
-            sitting = Sitting.open(asking, place, continued=continued, alone=True)
-            code = ask_one(sitting.asking, asked[0].text, sitting)
+            sitting = Sitting.open(asking, continued=continued, alone=True)
+            code = ask_one(asked[0].text, sitting)
         else:
             code = ask_each(asking, asked)
     if code:
@@ -126,9 +122,9 @@ def check_continues(file: str | None, *, continued: bool, explain: bool) -> None
         raise UsageError("--explain is for a question that stands alone", "leave --continue away")
 
 
-def ask_one(asking: Asking, question: str, sitting: Sitting) -> int:
+def ask_one(question: str, sitting: Sitting) -> int:
     """Answer and show it; the exit code."""
-    outcome = sitting.ask(question)
+    asking, outcome = sitting.asking, sitting.ask(question)
     if asking.quiet:
         print_json(asking.as_json(outcome) | sitting.as_json())
     else:

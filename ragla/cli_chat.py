@@ -7,7 +7,6 @@ import io
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ragla.asking import ExactFlag, JsonlFlag, NoReuseFlag, PlainFlag, open_asking, show_interruption
@@ -51,9 +50,7 @@ def chat(
     loaded = load_profile(profile, settings, {"decode.model": model})
     with open_asking(loaded.profile, index_path, quiet=as_lines, exact=exact, reuse=not no_reuse) as opened:
         asking = replace(opened, plain=plain)
-        from ragla.session import find_index
-
-        sitting = Sitting.open(asking, find_index(index_path, Path.cwd()), continued=continued)
+        sitting = Sitting.open(asking, continued=continued)
         code = Chat(sitting).run()
     if code:
         raise typer.Exit(code)

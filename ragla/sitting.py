@@ -7,7 +7,6 @@ Each answer is kept as the end of the last conversation, so that ``ragla ask --c
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -42,12 +41,12 @@ class Sitting:
         self.told = told
 
     @classmethod
-    def open(cls, asking: Asking, index: Path, *, continued: bool, alone: bool = False) -> Sitting:
+    def open(cls, asking: Asking, *, continued: bool, alone: bool = False) -> Sitting:
         """For an open index; ``alone``: for one question, which stands alone unless it is ``continued``."""
         from ragla.conversation import Conversation
         from ragla.conversation_file import ConversationFile, Resumed
 
-        kept = ConversationFile(index) if asking.profile.decode.keep_answers else None
+        kept = ConversationFile(asking.place) if asking.profile.decode.keep_answers else None
         if alone and not continued:
             return cls(asking, None, kept, None)
         resumed = Resumed()
