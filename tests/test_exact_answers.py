@@ -22,10 +22,10 @@ from ragla.prompt import PromptPassage
 HANDBOOK = Path(__file__).parents[1] / "corpora" / "handbook"
 ANSWERS = int(os.environ.get("RAGLA_EXACT_ANSWERS", "20"))
 SHARES = {
-    "smollm2-135m": 0.6,
-    "qwen2.5-coder-1.5b": 0.4,
+    "smollm2-135m": 0.8,
+    "qwen2.5-coder-1.5b": 0.2,
 }  # of the answers; the second takes ten times as long
-BUDGETS = (16, 1, 64, 2, 32, 4, 8, 48)
+BUDGETS = (16, 64, 4, 32, 2, 8, 48, 1)
 SHAPES = ("tree", "parallel", "single")
 LINES_AROUND = 6
 

@@ -30,9 +30,7 @@ BOATS = "Where are boats moored, at which pier?"
 @pytest.fixture
 def own(world: World, tmp_path: Path) -> World:
     """The same models and documents, with an index in which no answers are kept."""
-    index = tmp_path / "own index"
-    shutil.copytree(world.index, index, ignore=shutil.ignore_patterns(FILE_NAME + "*"))
-    return replace(world, index=index)
+    return world.with_index_of_its_own(tmp_path / "own index")
 
 
 @pytest.fixture

@@ -22,11 +22,7 @@ from tests.cli.tiny_world import QUESTION, Ragla, World, document
 @pytest.fixture
 def mine(world: World, tmp_path: Path) -> World:
     """The same documents under an index of this test."""
-    index = tmp_path / "my index"
-    shutil.copytree(world.index, index)
-    for path in index.glob("conversation-*"):
-        path.unlink()
-    return replace(world, index=index)
+    return world.with_index_of_its_own(tmp_path / "my index")
 
 
 def kept(mine: World) -> dict[str, Any]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from typer.testing import Result
+
+from ragla.trie.answer_store import FILE_NAME
 
 QUESTION = "What is the hotel limit in Paris?"
 
@@ -25,6 +28,11 @@ class World:
     @property
     def flags(self) -> list[str]:
         return ["--index", str(self.index), "--profile", str(self.profile)]
+
+    def with_index_of_its_own(self, index: Path) -> World:
+        """The same documents under a copied index, without what other tests were answered and said."""
+        shutil.copytree(self.index, index, ignore=shutil.ignore_patterns(FILE_NAME + "*", "conversation-*"))
+        return replace(self, index=index)
 
 
 Ragla = Callable[..., Result]
