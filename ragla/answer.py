@@ -6,11 +6,20 @@ It is the only place where retrieval and decoding meet. It draws nothing and pri
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal
 
+from ragla.answering import (
+    ANSWER_SHARE,
+    Answer,
+    Answering,
+    Decoder,
+    OnReading,
+    OnStep,
+    Stopped,
+    say_no_answer,
+)
 from ragla.conditions import decode_request, draft_limits
 from ragla.config import Profile
 from ragla.decode.budget import StepCost
@@ -23,60 +32,16 @@ from ragla.decode.request import Block, DecodeRequest
 from ragla.decode.stats import DecodeStats
 from ragla.decode.ties import HALF, TOLERANCE
 from ragla.errors import UsageError
-from ragla.evidence import Evidence, Source, cite, gather, looked_at
+from ragla.evidence import Evidence, cite
 from ragla.judge import judge, refusal, unasked
 from ragla.memory import cap_mebibytes
-from ragla.prompt import Prompt, Turn, build_prompt, encode, is_refusal, no_answer
-from ragla.provenance import CopySpan
+from ragla.prompt import Prompt, Turn, build_prompt, encode, is_refusal
 from ragla.spelling import Spelling
 from ragla.text_stream import OnText
 from ragla.trie import Answers, Drafter
-from ragla.unsupported import Unsupported
 from ragla.writing import Writing
 
-if TYPE_CHECKING:
-    from ragla.retrieve.passage import ScoredPassage
-    from ragla.retrieve.retriever import Retriever
-
-ANSWER_SHARE = 4  # a quarter of a short window is kept for the answer, whatever the passages want
-
-Decoder = Literal["lookahead", "greedy"]
-Stopped = Callable[[], bool]
-"""Asked after each step: whether the answer is to end here."""
-OnStep = Callable[[DecodeStats], None]
-"""Told after each step, and after the first token, what the answer has cost so far."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What came out. ``text`` is the answer or, where ``answered`` is False, a sentence that says so.
-
-    ``ttft_s`` counts from the question to the first token, retrieval and prefill included.
-    ``document_ids``: the documents it was made from, as the index numbers them. ``kept``: later answers may
-    be drafted from it. ``interrupted``: it was stopped before its end. ``request`` is what was decoded,
-    None where nothing was. ``notices`` say in a line each what was not done as asked. ``judged``: how likely
-    the passages say the answer, by the model that was to answer; None where it was not asked.
-    ``provenance``: where its words were copied from; ``unsupported``: numbers and names that were read
-    nowhere.
-    """
-
-    question: str
-    text: str
-    answered: bool
-    token_ids: list[int] = field(default_factory=list)
-    sources: list[Source] = field(default_factory=list)
-    stats: DecodeStats = field(default_factory=DecodeStats)
-    ttft_s: float = 0.0
-    retrieval_s: float = 0.0
-    left_out: list[str] = field(default_factory=list)
-    document_ids: frozenset[int] = frozenset()
-    kept: bool = False
-    interrupted: bool = False
-    request: DecodeRequest | None = None
-    notices: tuple[str, ...] = ()
-    judged: float | None = None
-    provenance: tuple[CopySpan, ...] = ()
-    unsupported: tuple[Unsupported, ...] = ()
+__all__ = ["Answer", "Answerer", "Decoder", "OnStep", "Prepared", "Stopped"]
 
 
 @dataclass(frozen=True)
@@ -87,7 +52,7 @@ class Prepared:
     seeds: list[tuple[str, list[int]]]
 
 
-class Answerer:
+class Answerer(Answering):
     """One target model with its drafter; answers questions one after the other.
 
     With ``reuse`` the rows of a prompt that the next one begins with stay in the cache. ``exact`` decides
@@ -112,6 +77,15 @@ class Answerer:
         self.cache = PromptCache(reuse=reuse)
         self.tie = TOLERANCE[target.dtype] if exact and target.dtype in HALF else 0.0
 
+    @property
+    def model_name(self) -> str:
+        """The profile's name for it."""
+        return self.profile.decode.model
+
+    def tell_reading(self, on_reading: OnReading) -> None:
+        """Whom to tell after each chunk of a prompt."""
+        self.cache.on_rows = on_reading
+
     def new_drafter(self, without: Collection[str] = ()) -> Drafter:
         """A drafter as the profile wants it, members of ``SOURCES`` switched off."""
         settings = self.profile.decode
@@ -120,51 +94,6 @@ class Answerer:
             cap = cap_mebibytes(settings.answers_mib)
             answers = Answers(settings.order, settings.answer_trie_nodes, cap)
         return Drafter(settings.order, answers, without, cap_mebibytes(settings.question_mib))
-
-    def ask(
-        self,
-        question: str,
-        retriever: Retriever,
-        on_text: OnText | None = None,
-        observe: Observer | None = None,
-        stopped: Stopped | None = None,
-        on_step: OnStep | None = None,
-    ) -> Answer:
-        """Answer from an index. All of ``Answer.text`` goes to ``on_text``, as soon as it is certain.
-
-        Raises UsageError for a question that leaves no room for a passage.
-        """
-        began = perf_counter()
-        settings = self.profile.retrieve
-        found = retriever.search(question, settings.top_k, settings.relevance_floor)
-        return self.answer_from(
-            question, found, retriever, on_text, observe, stopped, on_step=on_step, began=began
-        )
-
-    def answer_from(
-        self,
-        question: str,
-        found: Sequence[ScoredPassage],
-        retriever: Retriever,
-        on_text: OnText | None = None,
-        observe: Observer | None = None,
-        stopped: Stopped | None = None,
-        *,
-        turns: Sequence[Turn] = (),
-        on_step: OnStep | None = None,
-        began: float,
-    ) -> Answer:
-        """Answer from retrieved passages; ``began``: when the question was asked, by ``perf_counter``."""
-        evidence = gather(found, retriever)
-        retrieval_s = perf_counter() - began
-        if not found:
-            return Answer(question, say_no_answer(question, on_text), False, retrieval_s=retrieval_s)
-        answer = self.answer(
-            question, evidence, on_text, observe, stopped=stopped, on_step=on_step, turns=turns,
-            retrieval_s=retrieval_s,
-        )  # fmt: skip
-        ids = frozenset(hit.passage.document_id for hit in found)
-        return replace(answer, document_ids=ids, sources=looked_at(answer.sources, retriever))
 
     def answer(
         self,
@@ -284,11 +213,3 @@ class Answerer:
         return lookahead(
             backend, self.drafter, request, stats, self.limits, self.cost, observe, self.cache, self.tie
         )
-
-
-def say_no_answer(question: str, on_text: OnText | None) -> str:
-    """Hand that sentence on, where nothing else was said, and return it."""
-    text = no_answer(question)
-    if on_text is not None:
-        on_text(text)
-    return text

@@ -16,11 +16,12 @@ from ragla.errors import NothingRelevant, RaglaError
 from ragla.failure import INTERRUPTED
 from ragla.flags import load_model
 from ragla.live import answering
-from ragla.terminal import data_stream, errors, interruptible, output, show_notice, status
+from ragla.terminal import data_stream, errors, interruptible, output, status
 from ragla.trace import Tracer
 
 if TYPE_CHECKING:
     from ragla.answer import Answer, Answerer, OnStep
+    from ragla.answering import Answering
     from ragla.config import Profile
     from ragla.conversation import Conversation
     from ragla.decode.budget import StepCost
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from ragla.decode.stats import DecodeStats
     from ragla.earlier import EarlierAnswers
     from ragla.live import View
+    from ragla.recorder import Recorder
     from ragla.retrieve.explanation import Explanation
     from ragla.retrieve.retriever import Retriever
 
@@ -83,30 +85,39 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Asking:
-    """The open index at ``place`` and a loaded model.
+    """The open index at ``place`` and a model, loaded here or on a server.
 
-    ``notices`` say in a line each what is not done as asked.
+    ``notices`` say in a line each what is not done as asked. ``earlier`` and ``cost``: None for a server.
     """
 
     profile: Profile
     place: Path
     retriever: Retriever
-    answerer: Answerer
-    earlier: EarlierAnswers
-    cost: StepCost
+    answerer: Answering
+    earlier: EarlierAnswers | None
+    cost: StepCost | None
     verify: bool
     quiet: bool
     notices: tuple[str, ...]
     explain: bool = False
     plain: bool = False
     tracer: Tracer | None = None
+    recorder: Recorder | None = None
+
+    @property
+    def local(self) -> Answerer:
+        """The answerer with a model on this machine, where it is one."""
+        from ragla.answer import Answerer
+
+        assert isinstance(self.answerer, Answerer)
+        return self.answerer
 
     def ask(self, question: str, conversation: Conversation | None = None) -> Outcome:
         """Answer a question, its text on stdout as it comes unless quiet. Raises RaglaError."""
         from ragla import session
         from ragla.render_copied import copied_text
 
-        answerer, target = self.answerer, self.answerer.target
+        answerer = self.answerer
         tracer = self.tracer
         explanation = None
         with (
@@ -114,8 +125,10 @@ class Asking:
             copied_text(None if self.quiet else view.write, output(), plain=self.plain) as on_text,
             interruptible() as stopped,
         ):
-            answerer.cache.on_rows = view.reading
+            answerer.tell_reading(view.reading)
             observe, on_step = self._followers(question, view)
+            if self.recorder is not None:
+                on_text = self.recorder.begin(on_text)
             if conversation is not None:
                 answer = conversation.ask(question, on_text, observe, stopped, on_step)
             elif self.explain:
@@ -129,15 +142,17 @@ class Asking:
                 answer = answerer.ask(question, self.retriever, on_text, observe, stopped, on_step)
         if tracer is not None:
             tracer.end(answer)
-        session.save_step_cost(self.profile, target, self.cost)
+        if self.cost is not None:
+            session.save_step_cost(self.profile, self.local.target, self.cost)
         if not self.quiet:
             sys.stdout.write("\n")
             sys.stdout.flush()
         verdict = None
         if self.verify:
             with status("decoding again without drafts", quiet=self.quiet):
-                verdict = answerer.recheck(answer)
-        return Outcome(answer, verdict, self.earlier.keep(answer, self.retriever), explanation)
+                verdict = self.local.recheck(answer)
+        problem = self.earlier.keep(answer, self.retriever) if self.earlier is not None else None
+        return Outcome(answer, verdict, problem, explanation)
 
     def _followers(self, question: str, view: View) -> tuple[Observer | None, OnStep]:
         """Who sees each draft tree, and who is told after each step."""
@@ -158,12 +173,11 @@ class Asking:
         """The document of an answer."""
         from ragla import render_answer
 
-        answer, decode = outcome.answer, self.answerer.target.tokenizer.decode
+        answer = outcome.answer
         problem = (outcome.problem,) if outcome.problem else ()
         document = render_answer.answer_json(answer, (*self.notices, *answer.notices, *problem))
         if self.verify:
-            verdict = outcome.verdict
-            document["verify"] = render_answer.verdict_json(verdict, decode) if verdict else None
+            document["verify"] = self._verify_json(outcome)
         if outcome.explanation is not None:
             from ragla.render_search import explanation_json
 
@@ -177,38 +191,23 @@ class Asking:
 
     def show(self, outcome: Outcome) -> None:
         """What follows the streamed text: sources, what did not fit, what it cost."""
-        from ragla import render, render_answer
-        from ragla.render_copied import wants_style
+        from ragla.panel import show_panel
 
-        answer = outcome.answer
-        copied = {span.number for span in answer.provenance}
-        rests_on = [source for source in answer.sources if source.cited or source.number in copied]
-        if answer.sources:
-            errors().print()
-        if answer.answered and not rests_on:
-            errors().print(
-                "the answer names no source; these passages were read:", style="yellow", soft_wrap=True
-            )
-            rests_on = answer.sources
-        links = not self.plain and wants_style(errors())
-        lines = render_answer.source_lines(rests_on, answer.text, answer.provenance, links=links)
-        for line in (*lines, *render_answer.unsupported_lines(answer.unsupported)):
-            errors().print(line, soft_wrap=True)
-        for path in answer.left_out:
-            errors().print(f"did not fit the prompt: {render.one_line(path)}", style="yellow", soft_wrap=True)
-        for notice in (*answer.notices, outcome.problem):
-            show_notice(notice)
-        if outcome.explanation is not None:
-            from ragla.render_search import explanation_lines
+        show_panel(
+            outcome.answer,
+            plain=self.plain,
+            problem=outcome.problem,
+            explanation=outcome.explanation,
+            verify=self._verify_json(outcome),
+        )
 
-            for line in explanation_lines(outcome.explanation):
-                errors().print(line, soft_wrap=True)
-        for line in render_answer.cost_lines(answer):
-            errors().print(line, soft_wrap=True)
-        if outcome.verdict is not None:
-            target = self.answerer.target
-            verdict = render_answer.verdict_line(outcome.verdict, target.tokenizer.decode, target.dtype)
-            errors().print(verdict, soft_wrap=True)
+    def _verify_json(self, outcome: Outcome) -> dict[str, Any] | None:
+        from ragla.render_answer import verdict_json
+
+        if outcome.verdict is None:
+            return None
+        target = self.local.target
+        return verdict_json(outcome.verdict, target.tokenizer.decode, target.dtype)
 
 
 @contextmanager
@@ -221,18 +220,39 @@ def open_asking(
     exact: bool = False,
     reuse: bool = True,
     trace: TextIO | None = None,
+    recorder: Recorder | None = None,
 ) -> Iterator[Asking]:
-    """Open the index and load the model. Raises IndexUnusable, ModelUnavailable, UsageError."""
+    """Open the index and load the model, or find its server.
+
+    Raises IndexUnusable, ModelUnavailable, UsageError.
+    """
     from ragla import session
 
     data_stream()  # without stdout there is no use in an answer
     place = session.find_index(index_path, Path.cwd())
+    remote = None
+    if profile.decode.backend == "remote":
+        from ragla.remote.opening import check_possible, open_server
+
+        flags = {
+            "--verify": verify,
+            "--exact": exact,
+            "--no-reuse": not reuse,
+            "--trace-json": trace is not None,
+        }
+        check_possible(profile, flags)
+        with status("asking the server for its model", quiet=quiet):
+            remote = open_server(profile)
     if verify:
         from ragla.decode.recheck import check_rechecks
 
         check_rechecks(profile.decode.temperature)
     with status("opening the index", quiet=quiet):
         retriever = session.open_retriever(profile, place)
+    if remote is not None:
+        told = remote.notices
+        yield Asking(profile, place, retriever, remote, None, None, False, quiet, told, recorder=recorder)
+        return
     target = load_model(profile, quiet=quiet)
     from ragla.answer import Answerer
 
@@ -240,10 +260,15 @@ def open_asking(
     answerer = Answerer(profile, target, cost, reuse=reuse, exact=exact)
     with closing(session.recall_answers(profile, place, answerer)) as earlier:
         draws = profile.decode.debug
-        tracer = Tracer(target.tokenizer.decode, draws=draws, file=trace) if draws or trace else None
+        tracer = None
+        if draws or trace or recorder:
+            tracer = Tracer(target.tokenizer.decode, draws=draws, file=trace, recorder=recorder)
         notices = [*target.notices, earlier.notice, exact_notice(answerer) if exact else None]
         told = tuple(notice for notice in notices if notice)
-        yield Asking(profile, place, retriever, answerer, earlier, cost, verify, quiet, told, tracer=tracer)
+        yield Asking(
+            profile, place, retriever, answerer, earlier, cost, verify, quiet, told, tracer=tracer,
+            recorder=recorder,
+        )  # fmt: skip
 
 
 def show_interruption(outcome: Outcome) -> None:

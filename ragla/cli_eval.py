@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from ragla.retrieve.retriever import Retriever
 
 
+DECODERS = "lookahead,greedy"
+
+
 def evaluate(
     questions: Annotated[
         list[Path],
@@ -47,7 +50,7 @@ def evaluate(
     ] = False,
     decoders: Annotated[
         str, typer.Option("--decoders", metavar="NAME,NAME", help="Which decoders answer.")
-    ] = "lookahead,greedy",
+    ] = DECODERS,
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, help="Only the first N questions of each file.")
     ] = None,
@@ -67,6 +70,10 @@ def evaluate(
     flags = {"decode.model": model, "retrieve.judge": CHECK_AT if check else None}
     loaded = load_profile(profile, settings, flags)
     names = parse_decoders(decoders)
+    if loaded.profile.decode.backend == "remote" and not retrieval_only:
+        from ragla.remote.opening import check_possible
+
+        check_possible(loaded.profile, {"--decoders": decoders != DECODERS})
     if corpus_from_questions and index_path is not None:
         raise UsageError("--corpus-from-questions and --index: which corpus?", "leave one of them out")
     from ragla.evaluate.questions import load_all
@@ -103,6 +110,8 @@ def measured(
         conditions["reranker"] = profile.retrieve.reranker
     if answers:
         conditions["model"] = profile.decode.model
+        if profile.decode.backend == "remote":
+            conditions["model"] = profile.decode.remote_model or str(profile.decode.remote_url)
         if profile.retrieve.judge is not None:
             conditions["judge"] = str(profile.retrieve.judge)
     by_file = {file.path.name: searched.part(file.questions) for file in files} if files[1:] else {}
@@ -147,12 +156,19 @@ def open_corpus(
 def answer_all(
     profile: Profile, asked: list[EvalQuestion], retriever: Retriever, names: list[Decoder], *, quiet: bool
 ) -> dict[str, AnswerScores]:
-    """Load the model and let every decoder answer."""
+    """Load the model and let every decoder answer; a server is asked once, it decodes as it pleases."""
+    from ragla.evaluate.answers import evaluate_answers
+
+    if profile.decode.backend == "remote":
+        from ragla.remote.opening import open_server
+
+        remote = open_server(profile)
+        with bench_progress(quiet=quiet) as on_progress:
+            return evaluate_answers(asked, remote, retriever, ["remote"], on_progress)
     from ragla import session
 
     target = load_model(profile, quiet=quiet)
     from ragla.answer import Answerer
-    from ragla.evaluate.answers import evaluate_answers
 
     cost = session.load_step_cost(profile, target)
     answerer = Answerer(profile, target, cost)

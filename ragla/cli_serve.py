@@ -53,15 +53,21 @@ def serve(
     if missing:
         raise UsageError(f"ragla serve needs {' and '.join(missing)}", INSTALL)
     from ragla import session
+    from ragla.loopback import is_loopback
     from ragla.serve import guard, server
     from ragla.serve.app import Service, make_app
     from ragla.serve.library import Library, OpenIndex
 
     loaded = load_profile(profile, settings, {"decode.model": model})
+    if loaded.profile.decode.backend == "remote":
+        raise UsageError(
+            "ragla serve needs a model on this machine, decode.backend is remote",
+            "answer here: --set decode.backend=auto",
+        )
     token = guard.read_token(token_file) if token_file is not None else None
     place = session.find_index(index_path, Path.cwd())
     with server.bind(host, port) as bound:
-        local = guard.is_loopback(bound.getsockname()[0])
+        local = is_loopback(bound.getsockname()[0])
         if not local and token is None:
             raise UsageError(
                 f"{host} can be reached from other machines: a token is needed",

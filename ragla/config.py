@@ -80,8 +80,39 @@ class DecodeSettings(_Section):
     model: str = Field(
         default="qwen2.5-coder-1.5b", description="Registry name, folder, .gguf file or hub id."
     )
-    backend: Literal["auto", "eager", "cpu", "cuda"] = Field(
-        default="auto", description="How one forward pass runs."
+    backend: Literal["auto", "eager", "cpu", "cuda", "remote"] = Field(
+        default="auto", description="How one forward pass runs; remote: on the server at decode.remote_url."
+    )
+    remote_url: str | None = Field(
+        default=None,
+        description="backend remote: the server, http://HOST:PORT/v1. Never from a project file.",
+    )
+    remote_model: str | None = Field(
+        default=None, description="Its name for the model; null: the only one that it has."
+    )
+    remote_key_env: str | None = Field(
+        default=None, description="The environment variable with its key. Never from a project file."
+    )
+    remote_key_file: str | None = Field(
+        default=None, description="A file with its key and nothing else. Never from a project file."
+    )
+    remote_window: int | None = Field(
+        default=None, ge=64, description="Tokens of prompt and answer that it can hold; null: what it says."
+    )
+    remote_connect_s: float = Field(
+        default=10.0, gt=0.0, le=3600.0, description="Longest time to reach it, in seconds."
+    )
+    remote_read_s: float = Field(
+        default=300.0,
+        gt=0.0,
+        le=86400.0,
+        description="Longest silence before and within an answer, in seconds.",
+    )
+    remote_retries: int = Field(
+        default=2,
+        ge=0,
+        le=20,
+        description="How often it is asked again where it refuses connections or is busy, before it answers.",
     )
     device: str = Field(default="auto", description="auto, cpu, cuda, cuda:0, mps.")
     parallel: Literal["none", "layers", "tensor"] = Field(

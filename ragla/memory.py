@@ -55,6 +55,21 @@ def free_mebibytes(root: Path = ROOT) -> float:
     return UNKNOWN_MIB if total is None else total / 4 / 2**20
 
 
+def total_mebibytes(root: Path = ROOT) -> float | None:
+    """All memory that this process may ever have, MiB: the machine's, or a control group's limit."""
+    groups = root / "sys/fs/cgroup"
+    limits = (_number(groups / "memory.max"), _number(groups / "memory" / "memory.limit_in_bytes"))
+    whole = _field(root / "proc/meminfo", "MemTotal:", 1024) or _total()
+    known = [bytes_ for bytes_ in (whole, *limits) if bytes_ is not None]
+    return min(known) / 2**20 if known else None
+
+
+def swap_mebibytes(root: Path = ROOT) -> float | None:
+    """Swap space that is free, MiB; None where the system does not tell."""
+    free = _field(root / "proc/meminfo", "SwapFree:", 1024)
+    return None if free is None else free / 2**20
+
+
 def _available(root: Path) -> int | None:
     return _field(root / "proc/meminfo", "MemAvailable:", 1024)
 

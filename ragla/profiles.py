@@ -27,8 +27,14 @@ PROJECT_FILE = "ragla.yaml"
 ENV_PREFIX = "RAGLA_"
 # Environment names that are no settings: the command line and the model cache read them.
 RESERVED_ENV = frozenset({"RAGLA_INDEX", "RAGLA_CACHE", "RAGLA_PROFILE"})
-# A file that arrives with someone else's folder must not decide to run someone else's code.
-NOT_FROM_PROJECTS = ("decode.trust_remote_code",)
+# A file that arrives with someone else's folder must not decide to run someone else's code, nor who is
+# told your questions, passages and keys.
+NOT_FROM_PROJECTS = {
+    "decode.trust_remote_code": "to run a model's code, give --set decode.trust_remote_code=true yourself",
+    "decode.remote_url": "to send what you ask to that server, give --set decode.remote_url=URL yourself",
+    "decode.remote_key_env": "name it in a profile or in your own settings",
+    "decode.remote_key_file": "name it in a profile or in your own settings",
+}
 
 
 @dataclass(frozen=True)
@@ -131,11 +137,11 @@ def _project_layer(folder: Path) -> Iterator[_Layer]:
     if (path := find_project_file(folder.absolute())) is None:
         return
     layer = _file_layer(path, f"project file {path}")
-    for key in NOT_FROM_PROJECTS:
+    for key, mend in NOT_FROM_PROJECTS.items():
         if key in layer.values:
             raise UsageError(
                 f"project file {path}: {key} may not be set by a project file",
-                hint=f"remove it there; to run a model's code, give --set {key}=true yourself",
+                hint=f"remove it there; {mend}",
             )
     yield layer
 

@@ -71,6 +71,20 @@ def open_embedder(profile: Profile) -> SentenceEmbedder:
     )
 
 
+def embedder_on(profile: Profile, device: str) -> SentenceEmbedder:
+    """The profile's embedder on a device of this machine, whatever the profile names."""
+    settings = profile.retrieve.model_copy(update={"device": device})
+    return open_embedder(profile.model_copy(update={"retrieve": settings}))
+
+
+def may_use_gpu(profile: Profile) -> bool:
+    """Whether the profile leaves it open where to embed, or names a GPU."""
+    from ragla.retrieve.devices import device_names
+
+    names = device_names(profile.retrieve.device) or device_names(profile.decode.device)
+    return not names or any(name.startswith("cuda") for name in names)
+
+
 def lazy_embedder(profile: Profile) -> LazyEmbedder:
     """The same embedder, loaded when it first reads something. Raises ModelUnavailable for none."""
     from ragla.retrieve.lazy import LazyEmbedder
@@ -109,10 +123,15 @@ def open_reranker(profile: Profile) -> CrossEncoderReranker | None:
 
 def open_target(profile: Profile) -> TargetModel:
     """The profile's target model, loaded. Raises ModelUnavailable, UsageError."""
+    settings = profile.decode
+    if settings.backend == "remote":
+        raise UsageError(
+            "this needs a model on this machine, decode.backend is remote",
+            "answer here: --set decode.backend=auto",
+        )
     folder = models.locate(profile.decode.model)  # before torch is loaded: a missing model is said at once
     from ragla.decode.model import LoadSettings, load_target
 
-    settings = profile.decode
     return load_target(
         folder,
         LoadSettings(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
-from ragla.answer import Answerer, Decoder
+from ragla.answering import Answering, Decoder
 from ragla.bench.run import OnProgress, ignore_progress
 from ragla.bench.tasks import evidence_for
 from ragla.evaluate.measures import Quality, Refusal, quality
@@ -64,7 +64,7 @@ class AnswerScores:
 
 def evaluate_answers(
     questions: Sequence[EvalQuestion],
-    answerer: Answerer,
+    answerer: Answering,
     retriever: Retriever | None,
     decoders: Sequence[Decoder],
     on_progress: OnProgress = ignore_progress,
@@ -84,7 +84,7 @@ def evaluate_answers(
     return {name: _scores(questions, first, its) for name, its in replies.items()}
 
 
-def reply(question: EvalQuestion, answerer: Answerer, evidence: Evidence, decoder: Decoder) -> Reply:
+def reply(question: EvalQuestion, answerer: Answering, evidence: Evidence, decoder: Decoder) -> Reply:
     """One answer and what it is worth."""
     asked = question.asked
     text, answered = "", False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import secrets
 from collections.abc import Callable
 from time import perf_counter
@@ -13,6 +12,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ragla.errors import UsageError
+from ragla.loopback import is_loopback
 from ragla.serve.protocol import Refusal
 from ragla.user_path import user_path
 
@@ -26,17 +26,6 @@ MAKE_TOKEN = "make one: openssl rand -hex 32 > token; chmod 600 token"
 
 OnRequest = Callable[[str, str, int, float], None]
 """Told of each request: method, path, status, seconds."""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address or name."""
-    name = host.strip("[]").lower().rstrip(".")
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def read_token(path: str) -> str:

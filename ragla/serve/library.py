@@ -96,15 +96,21 @@ class Library:
 
         asking = self.asking
         decode = asking.profile.decode.model_copy(update=settings)
-        answerer = under(asking.answerer, asking.profile.model_copy(update={"decode": decode}))
+        answerer = under(asking.local, asking.profile.model_copy(update={"decode": decode}))
         answerer.cache.on_rows = lambda done, wanted: stop_reading(stopped)
-        with self.index.reader() as retriever:
-            conversation = Conversation(answerer, retriever, question.turns, question.asked)
-            answer = conversation.ask(question.text, on_text, stopped=stopped)
-            problem = None
-            if decode.temperature == 0.0 and not answer.interrupted:
-                problem = asking.earlier.keep(answer, retriever)
-        session.save_step_cost(asking.profile, answerer.target, asking.cost)
+        problem = None
+        if question.evidence is not None:  # nothing is kept of it: no index holds these passages
+            answer = answerer.answer(
+                question.text, question.evidence, on_text, turns=question.turns, stopped=stopped
+            )
+        else:
+            with self.index.reader() as retriever:
+                conversation = Conversation(answerer, retriever, question.turns, question.asked)
+                answer = conversation.ask(question.text, on_text, stopped=stopped)
+                if decode.temperature == 0.0 and not answer.interrupted:
+                    problem = asking.earlier.keep(answer, retriever) if asking.earlier else None
+        if asking.cost is not None:
+            session.save_step_cost(asking.profile, answerer.target, asking.cost)
         system = SYSTEM_NOTICE if question.has_system else None
         notices = tuple(filter(None, (*asking.notices, problem, system)))
         return Answered(answer, finish_reason(answer, answerer.target, decode.stop), notices)

@@ -12,11 +12,13 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from ragla.prompt import Turn
+from ragla.evidence import Evidence, Source
+from ragla.prompt import PromptPassage, Turn
 
 MOST_MESSAGES = 200
 MOST_CHARACTERS = 20_000  # of a question
 MOST_TOKENS = 4096  # of an answer, whatever is asked for
+MOST_DOCUMENTS = 100
 Body = TypeVar("Body", bound=BaseModel)
 Nothing = Annotated[list[Any] | dict[str, Any] | None, Field(max_length=0)]
 """A feature that is not there: absent, null or empty."""
@@ -80,6 +82,14 @@ class StreamOptions(_Part):
     include_usage: bool = False
 
 
+class Document(_Part):
+    """A passage to answer from. ``id``: how the response names it; else its place in the list, from 0."""
+
+    text: str = Field(min_length=1)
+    title: str = ""
+    id: str | None = Field(default=None, min_length=1)
+
+
 class _TextFormat(_Part):
     type: Literal["text"]
 
@@ -109,6 +119,8 @@ class ChatRequest(BaseModel):
     presence_penalty: float | None = Field(default=None, ge=-2.0, le=2.0)
     frequency_penalty: float | None = Field(default=None, ge=-2.0, le=2.0)
     seed: int | None = Field(default=None, ge=0, lt=1 << 63)
+    # passages to answer from, in place of those that the index has
+    documents: Annotated[list[Document] | None, Field(min_length=1, max_length=MOST_DOCUMENTS)] = None
     # not done: only what asks for nothing is let through
     n: Literal[1] | None = None
     logprobs: Literal[False] | None = None
@@ -167,17 +179,33 @@ class ChatRequest(BaseModel):
                 413, f"a message has {longest} characters, {MOST_CHARACTERS} are read", param="messages"
             )
         has_system = len(said) < len(self.messages)
-        return Question(clean(said[-1].text), tuple(turns), asked, has_system)
+        return Question(clean(said[-1].text), tuple(turns), asked, has_system, self.evidence())
+
+    def evidence(self) -> Evidence | None:
+        """The passages that came with the request; None where the index has to find some."""
+        if self.documents is None:
+            return None
+        passages, sources = [], []
+        for number, document in enumerate(self.documents):
+            text = whole(document.text)
+            passages.append(PromptPassage(whole(document.title), text))
+            name = str(number) if document.id is None else whole(document.id)
+            sources.append(Source(number + 1, name, 1, max(1, len(text.splitlines())), 0.0))
+        return Evidence(passages, sources)
 
 
 @dataclass(frozen=True)
 class Question:
-    """``asked``: the question before; ``has_system``: there are messages that the model is not shown."""
+    """``asked``: the question before; ``has_system``: there are messages that the model is not shown.
+
+    ``evidence``: passages to answer from; None for those of the index.
+    """
 
     text: str
     turns: tuple[Turn, ...] = ()
     asked: str | None = None
     has_system: bool = False
+    evidence: Evidence | None = None
 
 
 class SearchRequest(BaseModel):
@@ -192,8 +220,13 @@ class SearchRequest(BaseModel):
 
 
 def clean(text: str) -> str:
+    """Text that can be encoded, without white space around it."""
+    return whole(text).strip()
+
+
+def whole(text: str) -> str:
     """Text that can be encoded: JSON can spell half a surrogate pair, which no tokenizer takes."""
-    return text.encode(errors="replace").decode().strip()
+    return text.encode(errors="replace").decode()
 
 
 def parse(kind: type[Body], payload: bytes) -> Body:
