@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +14,7 @@ from ragla.flags import IndexFlag, JsonFlag, ProfileFlag, SetFlag, load_profile
 from ragla.terminal import output, print_json, status
 
 if TYPE_CHECKING:
-    from ragla.config import RetrieveSettings
+    from ragla.config import Profile, RetrieveSettings
     from ragla.retrieve.advice import Advice
     from ragla.retrieve.dense_trial import Trial
 
@@ -27,11 +29,19 @@ def info(
     measure: Annotated[
         bool, typer.Option("--measure", help="Try the advised FAISS index, or the one set, on a sample.")
     ] = False,
+    plan: Annotated[
+        str | None,
+        typer.Option(
+            "--plan",
+            metavar="N",
+            help="What N documents like these would take; with --measure embeds some now.",
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Say what the index holds: folders, types, what was skipped, sizes, and what it was made with.
 
-    [bold]ragla info --measure -s retrieve.faiss_index=HNSW32[/]
+    [bold]ragla info --plan 10M[/]
     """
     from ragla import render_info, session
     from ragla.memory import free_mebibytes
@@ -40,6 +50,11 @@ def info(
 
     loaded = load_profile(profile, settings)
     place = session.find_index(index_path, Path.cwd())
+    if plan is not None:
+        if skipped:
+            raise UsageError("--plan and --skipped exclude each other", "give one of them")
+        _show_plan(plan, place, loaded.profile, measure, as_json)
+        return
     found = index_statistics(place)
     dimension = int(found.made_with.get("dimension", 0))
     advice = advise(found.passages, dimension, free_mebibytes())
@@ -48,6 +63,29 @@ def info(
         print_json(render_info.info_json(found, advice, trial))
         return
     for line in render_info.info_lines(found, advice, trial, skipped=skipped):
+        output().print(line, soft_wrap=True)
+
+
+def _show_plan(asked: str, place: Path, profile: Profile, measure: bool, as_json: bool) -> None:
+    """What so many documents would take; ``measure``: by what embedding takes just now."""
+    from ragla import render_plan, session
+    from ragla.memory import free_mebibytes
+    from ragla.plan import documents_of, plan
+    from ragla.retrieve.corpus_figures import corpus_figures
+    from ragla.retrieve.pace import tried_pace
+
+    documents, figures = documents_of(asked), corpus_figures(place)
+    if measure:
+        with (
+            status("embedding some passages", quiet=as_json),
+            closing(session.open_embedder(profile)) as embedder,
+        ):
+            figures = replace(figures, pace=tried_pace(place, embedder, profile.retrieve.batch_size))
+    found = plan(documents, figures, free_mebibytes())
+    if as_json:
+        print_json(render_plan.plan_json(found, place))
+        return
+    for line in render_plan.plan_lines(found, place):
         output().print(line, soft_wrap=True)
 
 

@@ -20,6 +20,7 @@ from ragla.retrieve.layout import databases, generations, next_database, point_t
 from ragla.retrieve.read import MAX_BYTES, READERS
 from ragla.retrieve.selection import Selection, remember, selected, selections
 from ragla.retrieve.store import Store
+from ragla.retrieve.taking import Source, Taking
 from ragla.retrieve.update import Update
 from ragla.retrieve.walk import resolve_roots
 
@@ -98,6 +99,7 @@ def index_folders(
     selection: Selection | None = None,
     retry: bool = False,
     sitting: Sitting | None = None,
+    source: Callable[[Taking], Source] | None = None,
 ) -> IndexReport:
     """Bring the index in ``index_dir`` up to date with ``roots``; folders it holds besides stay as they are.
 
@@ -106,6 +108,7 @@ def index_folders(
     Interrupted, the run leaves what was stored, and the next goes on from there. ``selection`` says which
     files of ``roots`` are wanted; None: those that were when they were last indexed. A skipped file is tried
     again when it changes, or with ``retry``. Runs of one ``sitting`` are undone together by a rollback.
+    ``source`` makes whoever reads and cuts files elsewhere; None: this process does.
 
     Raises UsageError for a missing root or settings that do not fit the embedder, IndexLocked when
     another process writes, IndexUnusable when the index was made otherwise, RaglaError on a full disk.
@@ -128,7 +131,10 @@ def index_folders(
             chosen = selected(made or {}, folders, selection)
             if chosen != selections(store):
                 remember(store, chosen)
-            update = Update(store, chunker, embedder, settings, on_event, max_bytes, chosen, retry)
+            taking = Taking(chunker, max_bytes, retry)
+            update = Update(
+                store, embedder, settings, on_event, source(taking) if source else taking, chosen, retry
+            )
             update.run(folders, index_dir)
             total = store.passage_count()
             changes.finish()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from ragla.config import RetrieveSettings
-from ragla.retrieve.changes import file_bytes, gone, looks_as_known, unreadable
-from ragla.retrieve.chunk import Chunk, Chunker, embedded_text
+from ragla.retrieve.changes import gone, looks_as_known
 from ragla.retrieve.dense import Block, is_recorded, write_dense
 from ragla.retrieve.devices import device_names
 from ragla.retrieve.embed import Embedder, Vectors
@@ -26,11 +25,12 @@ from ragla.retrieve.events import (
     PassagesEmbedded,
 )
 from ragla.retrieve.faults import file_errors
-from ragla.retrieve.read import Document, NotIndexable, read_document
+from ragla.retrieve.pace import Pace, note_pace
 from ragla.retrieve.reliability import measure
 from ragla.retrieve.rows import FileRecord, IndexedFile
 from ragla.retrieve.selection import Selection
 from ragla.retrieve.store import Store
+from ragla.retrieve.taking import Request, Source, Taken, Taking, document_of, embedded_texts
 from ragla.retrieve.walk import FoundFile, Unreached, walk
 
 # A batch is stored when it holds this many passages or files: what a kill can cost.
@@ -38,12 +38,17 @@ BATCH_PASSAGES = 256
 _BATCH_FILES = 200
 
 
+def is_batch(passages: int, files: int, most: int) -> bool:
+    """Whether so many passages of so many files are embedded and stored together; ``most``: passages."""
+    return passages >= most or files >= _BATCH_FILES
+
+
 @dataclass
 class _Pending:
     """Files read and cut, waiting to be embedded and stored."""
 
     most: int
-    files: list[tuple[FileRecord, Document, list[Chunk]]] = field(default_factory=list)
+    files: list[Taken] = field(default_factory=list)
     skipped: list[FileRecord] = field(default_factory=list)
     touched: list[FileRecord] = field(default_factory=list)
 
@@ -53,26 +58,24 @@ class _Pending:
 
     @property
     def is_full(self) -> bool:
-        passages = sum(len(chunks) for _, _, chunks in self.files)
-        return passages >= self.most or self.count >= _BATCH_FILES
+        passages = sum(len(taken.chunks) for taken in self.files)
+        return is_batch(passages, self.count, self.most)
 
 
 class Update:
     """One run over the folders; its counts are the report."""
 
     def __init__(
-        self, store: Store, chunker: Chunker, embedder: Embedder,
-        settings: RetrieveSettings, on_event: OnEvent, max_bytes: int,
+        self, store: Store, embedder: Embedder, settings: RetrieveSettings, on_event: OnEvent, source: Source,
         selections: Mapping[Path, Selection] | None = None, retry: bool = False,
     ) -> None:  # fmt: skip
         self._store = store
-        self._chunker = chunker
         self._embedder = embedder
         self._settings = settings
         self._on_event = on_event
-        self._max_bytes = max_bytes
         self._selections = selections
         self._retry = retry
+        self._source = source
         self._known = store.files()
         # each device has several batches to sort and to do before the next files are read
         devices = max(1, len(device_names(settings.device)))
@@ -89,11 +92,16 @@ class Update:
         self._drop_gone(folders, found, unreached)
         to_read = [file for file in found if not self._is_as_known(file)]
         self._on_event(FilesFound(len(found), len(to_read)))
-        for file in to_read:
-            self._take(file)
-            if self._pending.is_full:
-                self._flush()
+        started = time.perf_counter()
+        requests = (Request(file, self._known.get(str(file.absolute))) for file in to_read)
+        with closing(self._source.take(requests)) as takes:
+            for taken in takes:
+                self._accept(taken)
+                if self._pending.is_full:
+                    self._flush()
         self._flush()
+        if isinstance(self._source, Taking):  # of this machine alone
+            note_pace(self._store, Pace(self.embedded, time.perf_counter() - started))
         self._write_dense()
 
     def _walk(self, folders: list[Path], index_dir: Path) -> tuple[list[FoundFile], list[Unreached]]:
@@ -131,50 +139,32 @@ class Update:
         else:
             self._skip(known.absolute, known.reason or "")
 
-    def _take(self, file: FoundFile) -> None:
-        """Read a file and cut it; what cannot be read is noted and the run goes on."""
-        record = _record(file)
+    def _accept(self, taken: Taken) -> None:
+        """Note what came of a file; what cannot be read is said and the run goes on."""
+        record = taken.record
         known = self._known.get(record.absolute)
-        try:
-            raw = file_bytes(file, self._max_bytes)
-        except OSError as error:
-            # Its old passages stay: an unreachable share must not empty the index.
-            reason = unreadable(error)
-            self._skip(record.absolute, reason)
-            if known is None and not isinstance(error, FileNotFoundError):
-                self._pending.skipped.append(replace(record, status="skipped", reason=reason))
-            return
-        except NotIndexable as refused:
-            self._give_up(record, str(refused))
-            return
-        record = replace(record, sha256=hashlib.sha256(raw).hexdigest())
-        if known is not None and known.sha256 == record.sha256:
-            record = replace(record, root=known.root, path=known.path)
-            if known.status == "indexed" or not self._retry:
-                record = replace(record, status=known.status, reason=known.reason)
+        match taken.outcome:
+            case "unread" | "vanished":
+                # Its old passages stay: an unreachable share must not empty the index.
+                self._skip(record.absolute, record.reason or "")
+                if known is None and taken.outcome == "unread":
+                    self._pending.skipped.append(record)
+            case "refused":
+                self._give_up(record, record.reason or "")
+            case "same":
+                assert known is not None
                 self._pending.touched.append(record)
                 self._count_known(known)
-                return
-        self._cut(record, raw)
-
-    def _cut(self, record: FileRecord, raw: bytes) -> None:
-        try:
-            document = read_document(record.path, raw)
-            chunks = self._chunker.chunks(document)
-        except NotIndexable as reason:
-            self._give_up(record, str(reason))
-            return
-        except Exception as error:  # parsers meet hostile files; none may end the run
-            self._give_up(record, f"cannot be parsed ({type(error).__name__})")
-            return
-        if document.remark:
-            self.remarks.append((record.absolute, document.remark))
-        self._pending.files.append((replace(record, reason=document.remark), document, chunks))
-        self._on_event(FileRead(record.absolute, len(chunks)))
+            case "cut":
+                if record.reason:
+                    self.remarks.append((record.absolute, record.reason))
+                self._pending.files.append(taken)
+                self._on_event(FileRead(record.absolute, len(taken.chunks)))
+                if taken.vectors is not None:
+                    self._count_embedded(len(taken.vectors))
 
     def _give_up(self, record: FileRecord, reason: str) -> None:
         known = self._known.get(record.absolute)
-        record = replace(record, status="skipped", reason=reason)
         if known is not None and (known.status, known.reason) == ("skipped", reason):
             self._pending.touched.append(record)
         else:
@@ -190,29 +180,33 @@ class Update:
         pending, self._pending = self._pending, _Pending(self._batch_passages)
         if not pending.count:
             return
-        vectors = self._embed(pending)
         indexed = [
-            IndexedFile(record, document.text, chunks, part)
-            for (record, document, chunks), part in zip(pending.files, _split(vectors, pending), strict=True)
+            IndexedFile(taken.record, document_of(taken).text, taken.chunks, part)
+            for taken, part in zip(pending.files, self._vectors(pending.files), strict=True)
         ]
         self._store.put(indexed, pending.skipped, pending.touched)
         self.indexed += len(indexed)
         self._on_event(BatchStored(len(indexed)))
 
-    def _embed(self, pending: _Pending) -> Vectors:
-        texts = [
-            embedded_text(self._embedder, chunk.title, document.text[chunk.start : chunk.end])
-            for _, document, chunks in pending.files
-            for chunk in chunks
-        ]
+    def _vectors(self, files: Sequence[Taken]) -> list[Vectors]:
+        """Those of each file: embedded now, together, where the source has not done it."""
+        bare = [taken for taken in files if taken.vectors is None]
+        embedded = _split(self._embed(bare), bare) if bare else iter(())
+        return [next(embedded) if taken.vectors is None else taken.vectors for taken in files]
+
+    def _embed(self, files: Sequence[Taken]) -> Vectors:
+        texts = [text for taken in files for text in embedded_texts(self._embedder, taken)]
         parts = [np.zeros((0, self._embedder.dimension), dtype=np.float32)]
         # Sorted by length within a part, which the embedder does, and short enough to show progress.
         for start in range(0, len(texts), self._batch_passages):
             part = texts[start : start + self._batch_passages]
             parts.append(self._embedder.encode_passages(part, self._settings.batch_size))
-            self.embedded += len(parts[-1])
-            self._on_event(PassagesEmbedded(self.embedded))
+            self._count_embedded(len(parts[-1]))
         return np.concatenate(parts)
+
+    def _count_embedded(self, passages: int) -> None:
+        self.embedded += passages
+        self._on_event(PassagesEmbedded(self.embedded))
 
     def _write_dense(self) -> None:
         """Write the FAISS file anew when the passages changed since the last one."""
@@ -237,15 +231,8 @@ class Update:
         store.record_dense(record, reliability)
 
 
-def _record(file: FoundFile) -> FileRecord:
-    return FileRecord(
-        str(file.absolute), str(file.root), file.path, file.size, file.mtime_ns, file.ctime_ns, file.inode,
-        time.time_ns(), None, "indexed", None,
-    )  # fmt: skip
-
-
-def _split(vectors: Vectors, pending: _Pending) -> Iterator[Vectors]:
+def _split(vectors: Vectors, files: Sequence[Taken]) -> Iterator[Vectors]:
     start = 0
-    for _, _, chunks in pending.files:
-        yield vectors[start : start + len(chunks)]
-        start += len(chunks)
+    for taken in files:
+        yield vectors[start : start + len(taken.chunks)]
+        start += len(taken.chunks)

@@ -17,6 +17,7 @@ from hashing_embedder import HashingEmbedder
 from ragla.config import RetrieveSettings
 from ragla.errors import IndexLocked, IndexUnusable, RaglaError, UsageError
 from ragla.retrieve import IndexReport, Retriever
+from ragla.retrieve import taking as taking_module
 from ragla.retrieve import update as update_module
 from ragla.retrieve.events import BatchStored, Event, FileRead, FilesFound
 from ragla.retrieve.layout import current_database
@@ -132,7 +133,7 @@ def test_a_file_that_vanishes_or_breaks_the_parser(
         if isinstance(event, FilesFound):
             (folder / "travel.md").unlink()
 
-    monkeypatch.setattr(update_module, "read_document", explode)
+    monkeypatch.setattr(taking_module, "read_document", explode)
     reasons = {Path(path).name: reason for path, reason in index(on_event=vanish).skipped}
     assert reasons["travel.md"] == "vanished before it was read"
     assert reasons["boats.txt"] == "cannot be parsed (RecursionError)"
@@ -339,13 +340,13 @@ def test_a_skipped_file_is_read_again_when_it_changes_or_on_request(
     bad = folder / "bad.bin"
     bad.write_bytes(bytes(range(256)) * 3)
     read: list[str] = []
-    real = update_module.read_document
+    real = taking_module.read_document
 
     def listening(name: str, raw: bytes) -> object:
         read.append(name)
         return real(name, raw)
 
-    monkeypatch.setattr(update_module, "read_document", listening)
+    monkeypatch.setattr(taking_module, "read_document", listening)
     time.sleep(0.02)
     for expected, more in ((1, {}), (0, {}), (1, {"retry": True}), (0, {})):
         read.clear()
