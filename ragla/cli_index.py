@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,9 @@ from ragla.flags import IndexFlag, JsonFlag, ProfileFlag, SetFlag, load_profile
 from ragla.terminal import errors, index_progress, print_json, show_notice
 
 if TYPE_CHECKING:
-    from ragla.retrieve import IndexReport
+    from ragla.config import Profile
+    from ragla.retrieve import Embedder, IndexReport
+    from ragla.retrieve.taking import Source, Taking
 
 
 def index(
@@ -50,6 +53,13 @@ def index(
         list[str] | None,
         typer.Option(help="Where to embed: cpu, cuda, cuda:1, mps; repeated: on all of them at once."),
     ] = None,
+    on: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PLACE",
+            help="Read and embed on a Ray cluster: ray for this machine, or ray://HOST:10001.",
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Make or update an index: reads what changed, drops what is gone.
@@ -62,9 +72,10 @@ def index(
 
     for_a_run = {
         "folders": folders, "--rebuild": rebuild, "--include": include, "--exclude": exclude,
-        "--hidden": hidden, "--no-ignore": no_ignore, "--retry": retry, "--device": device,
+        "--hidden": hidden, "--no-ignore": no_ignore, "--retry": retry, "--device": device, "--on": on,
     }  # fmt: skip
     _check_flags({"--rollback": rollback, "--dry-run": dry_run, "--watch": follow}, for_a_run)
+    _check_place({"--on": on, "--watch": follow, "--dry-run": dry_run, "--device": device})
     if rollback:
         cli_rollback.roll_back(index_path, as_json)
         return
@@ -84,6 +95,7 @@ def index(
     # Who follows folders does not want to wait for the model at the first change.
     opened = session.open_embedder if follow else session.lazy_embedder
     embedder = opened(loaded.profile)
+    source = _source_on(on, loaded.profile, embedder) if on is not None else None
 
     sitting = Sitting()
 
@@ -92,7 +104,7 @@ def index(
             return index_folders(
                 roots, place, loaded.profile.retrieve, embedder, on_event,
                 rebuild=rebuild and first, selection=selection if first else None, retry=retry and first,
-                sitting=sitting,
+                sitting=sitting, source=source,
             )  # fmt: skip
 
     with closing(embedder):
@@ -130,6 +142,25 @@ def _check_flags(modes: Mapping[str, bool], for_a_run: Mapping[str, object]) -> 
         raise UsageError(
             f"--rollback takes no {meant}: it brings the whole index back", "ragla index --rollback"
         )
+
+
+def _check_place(given: Mapping[str, object]) -> None:
+    """Raise UsageError for flags that do not go with ``--on``."""
+    other = next((name for name in given if name != "--on" and given[name]), None)
+    if given["--on"] is not None and other is not None:
+        raise UsageError(f"--on and {other} exclude each other", "give one of them")
+
+
+def _source_on(on: str, profile: Profile, embedder: Embedder) -> Callable[[Taking], Source]:
+    """What reads and embeds on a Ray cluster. Raises UsageError, RaglaError where there is none."""
+    from ragla import session
+    from ragla.retrieve.ray_cluster import address_of, check_ray
+    from ragla.retrieve.ray_source import RaySource
+
+    address = address_of(on)
+    check_ray(address)
+    load, wants_gpu = partial(session.embedder_on, profile), session.may_use_gpu(profile)
+    return partial(RaySource, address, load, wants_gpu, embedder, profile.retrieve)
 
 
 def index_roots(folders: list[Path] | None, index_path: str | None) -> tuple[list[Path], Path]:

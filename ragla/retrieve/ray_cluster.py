@@ -1,0 +1,178 @@
+"""A connection to a Ray cluster, or to one of this machine for the while, and what is under way on it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from ragla.errors import RaglaError, UsageError
+
+_FORM = re.compile(r"ray(?:://(?:(?P<host>\[[0-9a-fA-F:]+\]|[^\s/:@\[\]]+)(?::(?P<port>\d{1,5}))?/?)?)?")
+CLIENT_PORT = 10001
+# A machine that does not answer, and a server that accepts and then says nothing that Ray understands.
+PROBE_S, CONNECT_S = 5.0, 60.0
+# Of the cluster that is started here: what is on its way between processes, the rest goes to disk.
+_LOCAL_STORE_BYTES = 256 << 20
+# Ray sends figures of its use to its makers unless told not to; and it is to say nothing on our streams.
+_QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+
+@dataclass(frozen=True)
+class Address:
+    """``spoken``: what Ray is given, None to start a cluster here; ``host``, ``port``: of another machine."""
+
+    spoken: str | None
+    host: str = ""
+    port: int = 0
+
+
+def address_of(on: str) -> Address:
+    """What ``--on`` names: ``ray``, ``ray://`` or ``ray://HOST:PORT``.
+
+    Without a host, the cluster that the environment names (``RAY_ADDRESS``), else one of this machine alone.
+    Raises UsageError for anything else.
+    """
+    found = _FORM.fullmatch(on.strip())
+    if found is None or int(found["port"] or 1) not in range(1, 65_536):
+        raise UsageError(
+            f"--on {on}: no place to index on",
+            "--on ray for this machine, or --on ray://HOST:10001 for a Ray cluster",
+        )
+    if found["host"]:
+        port = int(found["port"] or CLIENT_PORT)
+        return Address(f"ray://{found['host']}:{port}", found["host"].strip("[]"), port)
+    named = os.environ.get("RAY_ADDRESS", "")
+    if named in ("", "local"):
+        return Address(None)
+    host, _, port_text = named.removeprefix("ray://").rpartition(":")
+    known = host and port_text.isdecimal()
+    return Address(named, host.strip("[]"), int(port_text)) if known else Address(named)
+
+
+def check_ray(address: Address) -> None:
+    """Raise UsageError where Ray is not installed, RaglaError where nobody listens at the address."""
+    _quietly_imported()
+    if not address.host:
+        return
+    try:
+        socket.create_connection((address.host, address.port), PROBE_S).close()
+    except OSError as error:
+        raise _silent(address, error.strerror or str(error)) from error
+
+
+@contextlib.contextmanager
+def connected(address: Address) -> Iterator[Any]:
+    """The module ``ray``, connected to the cluster until the end of the block.
+
+    Raises UsageError where Ray is not installed, RaglaError where the cluster cannot be had.
+    """
+    ray = _quietly_imported()
+    _bounded(address, lambda: _connect(ray, address))
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _quietly_imported() -> Any:
+    for name, setting in _QUIET.items():
+        os.environ.setdefault(name, setting)
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError("--on ray needs Ray, which is not installed", "pip install 'ragla[ray]'") from error
+    return ray
+
+
+def _connect(ray: Any, address: Address) -> None:
+    if address.spoken is None:
+        more: dict[str, Any] = {"include_dashboard": False, "object_store_memory": _LOCAL_STORE_BYTES}
+    else:
+        more = {}
+    ray.init(
+        address=address.spoken or "local", log_to_driver=False, logging_level=logging.CRITICAL, **more
+    )  # fmt: skip
+
+
+def _bounded(address: Address, work: Any) -> None:
+    """Do it in a thread that is not waited for longer than it may take."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:  # raised below, by the one who waits
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(CONNECT_S)
+    if thread.is_alive():
+        raise _silent(address, f"no answer in {CONNECT_S:.0f} s")
+    if failed:
+        lines = [line.strip() for line in str(failed[0]).splitlines() if line.strip()]
+        raise _silent(address, lines[0] if lines else type(failed[0]).__name__) from failed[0]
+
+
+def _silent(address: Address, why: str) -> RaglaError:
+    if address.spoken is None:
+        return RaglaError(f"Ray does not start on this machine: {why}", "index without it: ragla index")
+    place = f"{address.host}:{address.port}" if address.host else address.spoken
+    return RaglaError(
+        f"no Ray cluster answers at {place}: {why}",
+        "see with ray status whether it runs; --on wants the port of its client server, 10001 unless set",
+    )
+
+
+Then = Callable[[Any], None]
+"""Called with the reference of what has ended, well or not."""
+
+
+class Floor:
+    """References of one driver; all that follows from their ends happens in ``step``, in its thread."""
+
+    def __init__(self, ray: Any) -> None:
+        self.ray = ray
+        self._then: dict[Any, Then] = {}
+
+    def expect(self, reference: Any, then: Then) -> None:
+        """Have ``then`` called once, when what ``reference`` stands for has ended."""
+        self._then[reference] = then
+
+    def step(self, seconds: float) -> None:
+        """Wait until something has ended, at most so long, and go on with all that has."""
+        if not self._then:
+            return
+        self.ray.wait(list(self._then), num_returns=1, timeout=seconds)
+        ended, _ = self.ray.wait(list(self._then), num_returns=len(self._then), timeout=0)
+        for reference in ended:
+            self._then.pop(reference)(reference)
+
+
+def raised(error: BaseException) -> RaglaError:
+    """What was raised on a worker, as this process raises it."""
+    cause: object = error
+    while cause is not None and not isinstance(cause, RaglaError):
+        inner = getattr(cause, "cause", None) or getattr(cause, "__cause__", None)
+        cause = None if inner is cause else inner
+    if cause is not None:
+        return cause
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = lines[-1] if lines else type(error).__name__
+    if "No module named" in str(error):
+        hint = "install the same on every machine of the cluster: pip install 'ragla[ray]'"
+    else:
+        hint = "what was stored is kept; look at the cluster with ray status and run the command again"
+    return RaglaError(f"a worker of the Ray cluster failed: {said}", hint)
