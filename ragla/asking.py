@@ -242,7 +242,7 @@ def open_asking(
         }
         check_possible(profile, flags)
         with status("asking the server for its model", quiet=quiet):
-            remote = open_server(profile)
+            remote = open_server(profile, None if quiet else tell_pause)
     if verify:
         from ragla.decode.recheck import check_rechecks
 
@@ -275,6 +275,13 @@ def show_interruption(outcome: Outcome) -> None:
     """Say that the answer is not whole."""
     if outcome.answer.interrupted:
         errors().print("interrupted", style="yellow")
+
+
+def tell_pause(seconds: float) -> None:
+    """Say that a busy server is asked again."""
+    errors().print(
+        f"the server is busy or not there: asked again in {seconds:g} s", style="dim", soft_wrap=True
+    )
 
 
 def exact_notice(answerer: Answerer) -> str | None:

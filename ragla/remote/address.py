@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 EXAMPLE = "--set decode.remote_url=http://127.0.0.1:8000/v1"
 MOST_KEY = 1 << 13  # characters
+VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 COMPLETIONS = "/chat/completions"  # some write the whole address down
 
 
@@ -81,6 +83,11 @@ def read_key(settings: DecodeSettings) -> str | None:
             "decode.remote_key_env and decode.remote_key_file: which of them?", "set one of them to null"
         )
     if name:
+        if not VARIABLE.fullmatch(name):  # not shown: it may be the key itself
+            raise UsageError(
+                "decode.remote_key_env: names a variable, in capital letters",
+                "put the key into it: export MY_KEY=…, --set decode.remote_key_env=MY_KEY",
+            )
         where, text = f"decode.remote_key_env: {name}", os.environ.get(name, "")
         if not text.strip():
             raise UsageError(f"{where} is not set in the environment", f"export {name}=…")

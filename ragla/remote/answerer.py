@@ -144,7 +144,7 @@ class RemoteAnswerer(Answering):
             text = reply.take(data) if data is not None else ""
             if text or reply.thought > thought:
                 heard, thought = monotonic(), reply.thought
-            elif monotonic() - heard > patience_s:
+            elif monotonic() - max(heard, self.connection.resumes) > patience_s:
                 raise faults.silent(self.server.address, patience_s)
             yield text
             if reply.reason is not None:

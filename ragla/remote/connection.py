@@ -44,13 +44,17 @@ class Patience:
 
 
 class Connection:
-    """A server that is asked one thing after the other; ``models``: names for what it may have not found."""
+    """A server that is asked one thing after the other; ``models``: names for what it may have not found.
 
-    def __init__(self, address: Address, patience: Patience) -> None:
+    ``resumes``: until then, by ``monotonic``, it is left in peace: its silence is no fault.
+    """
+
+    def __init__(self, address: Address, patience: Patience, on_wait: OnWait | None = None) -> None:
         self.address = address
         self.patience = patience
         self.models: list[str] = []
-        self.on_wait: OnWait | None = None
+        self.resumes = 0.0
+        self._on_wait = on_wait
 
     def document(self, path: str) -> tuple[int, Any]:
         """The status of a GET, and its JSON; None for what is no JSON. Raises RaglaError."""
@@ -142,7 +146,10 @@ class Connection:
             last = attempt == self.patience.retries
             pause = FIRST_PAUSE_S * 2**attempt
             try:
-                response = await http.send(request, stream=True)
+                async with asyncio.timeout(self.patience.connect_s + self.patience.read_s):
+                    response = await http.send(request, stream=True)
+            except TimeoutError as error:  # it sends, but so slowly that even a head takes for ever
+                raise faults.silent(self.address, self.patience.read_s) from error
             except httpx2.ConnectError as error:
                 if last:
                     raise self._fault(error) from error
@@ -154,8 +161,9 @@ class Connection:
                 if response.status_code not in BUSY or last or pause > LONGEST_PAUSE_S:
                     return response
                 await response.aclose()
-            if self.on_wait is not None:
-                self.on_wait(pause)
+            if self._on_wait is not None:
+                self._on_wait(pause)
+            self.resumes = monotonic() + pause
             await asyncio.sleep(pause)
         raise AssertionError("the last try returns or raises")
 

@@ -6,6 +6,7 @@ What a server says of it is quoted shortened and without the key.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
@@ -56,7 +57,9 @@ def reason(address: Address, error: BaseException) -> str:
     while cause is not None:
         if isinstance(cause, BaseExceptionGroup):
             cause = cause.exceptions[0]
-        if isinstance(cause, OSError) and cause.strerror:
+        if isinstance(cause, ConnectionError) and cause.errno:  # asyncio writes an address there
+            said = os.strerror(cause.errno)
+        elif isinstance(cause, OSError) and cause.strerror:
             said = cause.strerror
         cause = cause.__cause__ or cause.__context__
     return shortened(address, said) or type(error).__name__

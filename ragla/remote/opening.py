@@ -6,21 +6,22 @@ from ragla.config import Profile
 from ragla.errors import UsageError
 from ragla.remote.address import address_of
 from ragla.remote.answerer import RemoteAnswerer
-from ragla.remote.connection import Connection, Patience
+from ragla.remote.connection import Connection, OnWait, Patience
 from ragla.remote.server import look
 
 HERE = "leave it away, or answer here: --set decode.backend=auto"
 
 
-def open_server(profile: Profile) -> RemoteAnswerer:
+def open_server(profile: Profile, on_wait: OnWait | None = None) -> RemoteAnswerer:
     """The server and the model that the profile names, asked for what they are.
 
-    Raises ModelUnavailable where there is no such server, UsageError for settings that it cannot follow.
+    ``on_wait`` is told of pauses before a busy server is asked again. Raises ModelUnavailable where there is
+    no such server, UsageError for settings that it cannot follow.
     """
     settings = profile.decode
     check_possible(profile)
     patience = Patience(settings.remote_connect_s, settings.remote_read_s, settings.remote_retries)
-    connection = Connection(address_of(settings), patience)
+    connection = Connection(address_of(settings), patience, on_wait)
     return RemoteAnswerer(profile, connection, look(connection, settings))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ragla.errors import ModelUnavailable, UsageError
 from ragla.remote.address import Address
+from ragla.remote.faults import shortened
 from ragla.remote.figures import count, part
 
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ def look(connection: Connection, settings: DecodeSettings) -> Server:
     """Ask a server for its models, and choose the profile's. Raises RaglaError."""
     status, document = connection.document("/models")
     rows = rows_of(document) if status == 200 else []
-    names = [str(row["id"]) for row in rows]
-    connection.models = names
     address, wanted = connection.address, settings.remote_model
+    names = [str(row["id"]) for row in rows]
+    connection.models = [shortened(address, name) for name in names]
     if wanted is None:
         wanted = only(address, names)
     row = next((row for row in rows if row["id"] == wanted), rows[0] if len(rows) == 1 else {})
@@ -51,8 +52,8 @@ def only(address: Address, names: list[str]) -> str:
     if len(names) > 1:
         more = ", …" if len(names) > MOST_NAMED else ""
         raise UsageError(
-            f"{address.url} has several models: {', '.join(names[:MOST_NAMED])}{more}",
-            f"--set decode.remote_model={names[0]}",
+            shortened(address, f"{address.url} has several models: {', '.join(names[:MOST_NAMED])}{more}"),
+            f"--set decode.remote_model={shortened(address, names[0])}",
         )
     return names[0]
 

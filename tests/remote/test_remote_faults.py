@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cli.tiny_world import QUESTION, Ragla, World, document
-from tests.remote.fake_server import Asked, FakeServer, Line, Say, saying, serving
+from tests.remote.fake_server import ONE_MODEL, Asked, FakeServer, Line, Say, saying, serving
 
 KEY = "sesame-open-0123456789"
 
@@ -70,6 +70,22 @@ def other_json(line: Line, asked: Asked) -> None:
 
 def closes(line: Line, asked: Asked) -> None:
     pass
+
+
+def dribbles(line: Line, asked: Asked) -> None:
+    """A head that never ends."""
+    line.write(b"HTTP/1.1 200 OK\r\nX: ")
+    while True:
+        line.write(b"x")
+        time.sleep(0.05)
+
+
+def comments(line: Line, asked: Asked) -> None:
+    """A sign of life now and then, and nothing else."""
+    line.head()
+    while True:
+        line.write(b": still here\n\n")
+        time.sleep(0.05)
 
 
 def no_http(line: Line, asked: Asked) -> None:
@@ -138,6 +154,49 @@ def test_a_fault_is_one_line_and_the_key_stays_secret(
         assert secret not in result.output + result.stderr
 
 
+def test_nobody_is_told_the_key_however_much_is_said(
+    ragla: Ragla, world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Tracebacks, settings and recordings name where the key is, never the key."""
+    monkeypatch.setenv("MY_SERVER", KEY)
+    named = ("-s", "decode.remote_key_env=MY_SERVER")
+    recorded = tmp_path / "r.json"
+    with serving(closes, cuts, error_within, no_http, saying("180 euros")) as fake:
+        for _ in range(4):
+            result = ragla("--debug", "ask", QUESTION, *world.flags, *fake.flags, *named)
+            assert result.exit_code == 5
+            assert "Traceback" in result.stderr
+            assert KEY not in result.stderr
+        assert ask(ragla, world, fake, *named, "-v", "--record", recorded).exit_code == 0
+        shown = ragla("config", "show", *world.flags[2:], *fake.flags, *named)
+    assert fake.asked[-1].headers["authorization"] == f"Bearer {KEY}"
+    assert "MY_SERVER" in shown.stdout
+    assert KEY not in shown.output + recorded.read_text(encoding="utf-8")
+    told = ragla("ask", QUESTION, *world.flags, *fake.flags, "-s", f"decode.remote_key_env={KEY}")
+    check_one_line(told, 2, "names a variable")
+    assert KEY not in told.output + told.stderr
+
+
+def test_a_redirect_is_not_followed_by_the_key(
+    ragla: Ragla, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_SERVER", KEY)
+    with serving(saying("yes")) as other:
+        to = f"Location: {other.url}/models"
+        for code in (
+            "301 Moved Permanently",
+            "302 Found",
+            "307 Temporary Redirect",
+            "308 Permanent Redirect",
+        ):
+            moved = status(code, {}, to)
+            for says, models in ((moved, ONE_MODEL), (saying("yes"), moved)):
+                with serving(says, models=models) as fake:
+                    result = ask(ragla, world, fake, "-s", "decode.remote_key_env=MY_SERVER")
+                check_one_line(result, 5, f"redirects to {other.url}/models", "the key is sent nowhere else")
+        assert other.asked == []
+
+
 def test_a_fault_is_a_document_too(ragla: Ragla, world: World) -> None:
     with serving(cuts) as fake:
         told = document(ask(ragla, world, fake, "--json"))
@@ -176,10 +235,22 @@ def test_silence_is_not_waited_for_for_ever(ragla: Ragla, world: World) -> None:
             line.piece("")
             time.sleep(0.02)
 
-    with serving(lambda line, asked: line.closed_by_client(), mumbles) as fake:
-        for _ in range(2):
-            result = ask(ragla, world, fake, "-s", "decode.remote_read_s=0.3")
+    impatient = ("-s", "decode.remote_read_s=0.3", "-s", "decode.remote_connect_s=0.2")
+    with serving(lambda line, asked: line.closed_by_client(), mumbles, comments, dribbles) as fake:
+        for _ in range(4):
+            result = ask(ragla, world, fake, *impatient)
             check_one_line(result, 5, "wrote nothing for 0.3 s", "--set decode.remote_read_s=0.6")
+    for never in (dribbles, lambda line, asked: line.closed_by_client()):
+        with serving(saying("yes"), models=never) as fake:
+            check_one_line(ask(ragla, world, fake, *impatient), 5, "wrote nothing for 0.3 s")
+
+
+def test_a_pause_that_was_asked_for_is_no_silence(ragla: Ragla, world: World) -> None:
+    busy = status("429 Too Many Requests", {}, "Retry-After: 1")
+    with serving(busy, saying("180 euros")) as fake:
+        result = ask(ragla, world, fake, "-s", "decode.remote_read_s=0.4")
+    assert (result.exit_code, result.stdout) == (0, "180 euros\n")
+    assert "asked again in 1 s" in result.stderr
 
 
 # --- asked again ------------------------------------------------------------------------------------------
@@ -211,7 +282,7 @@ def test_a_server_that_is_not_there(ragla: Ragla, world: World) -> None:
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
     there = ("-s", "decode.backend=remote", "-s", f"decode.remote_url={url}", "-s", "decode.remote_retries=0")
     result = ragla("ask", QUESTION, *world.flags, *there)
-    check_one_line(result, 5, "cannot be reached", "start it, or name another")
+    check_one_line(result, 5, "cannot be reached: Connection refused", "start it, or name another")
 
 
 # --- models and settings ----------------------------------------------------------------------------------
