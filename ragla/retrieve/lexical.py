@@ -8,7 +8,7 @@ import math
 import re
 import sqlite3
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 # Runs of these have no spaces between words; FTS5's unicode61 would make one token of a whole sentence.
 _CJK = (
@@ -84,29 +84,39 @@ def match_expression(query_tokens: Sequence[str]) -> str:
 def word_weights(
     connection: sqlite3.Connection, query_tokens: Sequence[str], known: dict[str, int] | None = None
 ) -> dict[str, float]:
-    """Inverse document frequency of each distinct token; a token no passage has weighs most.
+    """Inverse document frequency of each distinct token, as ``weights_of`` has it.
 
-    The form of BM25 that stays positive: ``ln(1 + (N - df + 0.5) / (df + 0.5))``. ``known``: document
-    frequencies counted before, which grow; questions have most of their words in common.
+    ``known``: document frequencies counted before, which grow; questions have most of their words in common.
     """
-    total = connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
+    return weights_of(_total(connection), frequencies(connection, query_tokens, known))
+
+
+def frequencies(
+    connection: sqlite3.Connection, query_tokens: Sequence[str], known: dict[str, int] | None = None
+) -> dict[str, int]:
+    """How many passages have each distinct token. ``known``: those counted before, which grow."""
     counting = "SELECT count(*) FROM words WHERE words MATCH ?"
-    frequencies = {} if known is None else known
-    weights: dict[str, float] = {}
+    counted = {} if known is None else known
     for token in dict.fromkeys(query_tokens):
-        if token not in frequencies:
-            frequencies[token] = connection.execute(counting, (quoted(token),)).fetchone()[0]
-        weights[token] = math.log(1 + (total - frequencies[token] + 0.5) / (frequencies[token] + 0.5))
-    return weights
+        if token not in counted:
+            counted[token] = connection.execute(counting, (quoted(token),)).fetchone()[0]
+    return {token: counted[token] for token in dict.fromkeys(query_tokens)}
 
 
-def telling(connection: sqlite3.Connection, weights: dict[str, float]) -> list[str]:
-    """The tokens to search for: of a large index not those that a quarter of the passages have.
+def weights_of(total: int, frequencies: Mapping[str, int]) -> dict[str, float]:
+    """Inverse document frequency of each token among ``total`` passages; one that none has weighs most.
+
+    The form of BM25 that stays positive: ``ln(1 + (N - df + 0.5) / (df + 0.5))``.
+    """
+    return {token: math.log(1 + (total - df + 0.5) / (df + 0.5)) for token, df in frequencies.items()}
+
+
+def telling(total: int, weights: dict[str, float]) -> list[str]:
+    """The tokens to search ``total`` passages for: of many not those that a quarter of them have.
 
     Nor, rarest first, those that come after tokens of 20,000 rows: what they could add to the best is
     least, and what they cost is most.
     """
-    total = connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
     if total < _LARGE:
         return list(weights)
     least = math.log(1 + (1 - _EVERYWHERE) / _EVERYWHERE)
@@ -150,8 +160,11 @@ def coverage(
     # the plus keeps SQLite from running the match anew for every id
     query = "SELECT rowid FROM words WHERE words MATCH ? AND +rowid IN (SELECT value FROM json_each(?))"
     wanted = json.dumps(list(ids))
-    total = connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
-    with _alone(connection, ids) if total >= _LARGE else contextlib.nullcontext(connection) as searched:
+    with (
+        _alone(connection, ids)
+        if _total(connection) >= _LARGE
+        else contextlib.nullcontext(connection) as searched
+    ):
         for token, weight in weights.items():
             for row in searched.execute(query, (quoted(token), wanted)):
                 covered[row[0]] += weight / mass
@@ -169,3 +182,8 @@ def _alone(connection: sqlite3.Connection, ids: Sequence[int]) -> Iterator[sqlit
             connection.execute(query, (json.dumps(list(ids)),)),
         )
         yield few
+
+
+def _total(connection: sqlite3.Connection) -> int:
+    """How many passages there are."""
+    return int(connection.execute("SELECT count(*) FROM chunks").fetchone()[0])

@@ -21,7 +21,6 @@ import numpy as np
 from ragla.retrieve.dense import Blocks
 from ragla.retrieve.embed import Embedder, Vectors
 from ragla.retrieve.lexical import is_cjk
-from ragla.retrieve.store import Store
 
 _DOCUMENTS = 256
 _PASSAGES_A_SCRIPT = 256
@@ -100,9 +99,9 @@ def measure(connection: sqlite3.Connection, blocks: Blocks, embedder: Embedder, 
     return json.dumps({"scripts": scripts, "probes": probes}, sort_keys=True)
 
 
-def readings(store: Store) -> dict[str, Reading]:
-    """What was stored, by script; empty for an index that was made without."""
-    found: dict[str, Any] = json.loads(store.reliability() or "{}").get("scripts", {})
+def readings(stored: str) -> dict[str, Reading]:
+    """What ``measure`` gave, by script; empty for an index that was made without."""
+    found: dict[str, Any] = json.loads(stored or "{}").get("scripts", {})
     return {
         name: Reading(_vector(one["total"]), int(one["passages"]), float(one["found_again"]))
         for name, one in found.items()

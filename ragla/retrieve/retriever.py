@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import functools
-import json
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ragla.errors import IndexUnusable
-from ragla.retrieve import stored
 from ragla.retrieve.blend import Evidence, blend
-from ragla.retrieve.dense import FLAT, DenseIndex
 from ragla.retrieve.explanation import Explanation
-from ragla.retrieve.faults import database_errors
 from ragla.retrieve.filters import Filters
 from ragla.retrieve.fold import Decision, select
-from ragla.retrieve.lexical import best_matches, coverage, query_tokens, telling, word_weights
+from ragla.retrieve.lexical import query_tokens, telling, weights_of
+from ragla.retrieve.local_passages import LocalPassages
 from ragla.retrieve.passage import Passage, ScoredPassage
 from ragla.retrieve.reliability import Reading, reading_for, readings
 from ragla.retrieve.rerank import in_order, rerank
@@ -28,16 +23,12 @@ from ragla.retrieve.store import Store
 
 if TYPE_CHECKING:
     from ragla.retrieve.embed import Embedder, Vectors
+    from ragla.retrieve.passage_store import PassageStore
     from ragla.retrieve.rerank import Reranker
 
 # How many passages each search hands to the blend.
 POOL = 50
 RERANKED = 20  # of them a reranker reads, unless told otherwise
-_FILES = """
-SELECT root, path, absolute, status, reason, id, (SELECT count(*) FROM chunks WHERE document_id = files.id)
-FROM files ORDER BY absolute
-"""
-_OF_DOCUMENTS = "SELECT id FROM chunks WHERE document_id IN (SELECT value FROM json_each(?)) ORDER BY id"
 
 
 @dataclass(frozen=True)
@@ -60,7 +51,7 @@ class Retriever:
 
     def __init__(
         self,
-        store: Store,
+        store: PassageStore,
         embedder: Embedder,
         reranker: Reranker | None = None,
         rerank_depth: int = RERANKED,
@@ -71,13 +62,10 @@ class Retriever:
         self._rerank_depth = rerank_depth
         self._turn = threading.Lock()
         self._filters = Filters()
-        self._state: tuple[int, int | None] | None = None
-        self._frequencies: dict[str, int] = {}
-        self._dense: DenseIndex
+        self._generation: int | None = None
         self._readings: dict[str, Reading] = {}
         self._labels: dict[str, str] = {}
-        with database_errors(store.database):
-            self._refresh()
+        self._refresh()
 
     @classmethod
     def open(
@@ -94,7 +82,7 @@ class Retriever:
         store = Store.read(Path(index_dir))
         try:
             store.check_fingerprint(embedder.identity)
-            return cls(store, embedder, reranker, rerank_depth)
+            return cls(LocalPassages(store, embedder.dimension), embedder, reranker, rerank_depth)
         except BaseException:
             store.close()
             raise
@@ -104,7 +92,7 @@ class Retriever:
         return Retriever.open(index_dir, self._embedder, self._reranker, self._rerank_depth)
 
     def close(self) -> None:
-        """Close the database."""
+        """Close the store."""
         self._store.close()
 
     def restrict(self, paths: Sequence[str] = (), types: Sequence[str] = ()) -> None:
@@ -115,25 +103,24 @@ class Retriever:
     def fingerprint(self) -> dict[str, str]:
         """What the index was made with."""
         with self._turn:
-            return self._store.fingerprint()
+            return self._store.state().fingerprint
 
     @property
     def passage_count(self) -> int:
         """How many passages the index holds."""
-        with self._turn, database_errors(self._store.database):
+        with self._turn:
             return self._store.passage_count()
 
     def document_text(self, document_id: int) -> str:
         """The whole text of a document. Raises IndexUnusable when it is no longer in the index."""
-        with self._turn, database_errors(self._store.database):
-            return self._text(document_id)
+        with self._turn:
+            return self._store.text(document_id)
 
     def documents(self, document_ids: Iterable[int]) -> list[tuple[str, str]]:
         """Absolute path and SHA-256 of documents; one that was changed or removed since is missing."""
-        query = "SELECT absolute, sha256 FROM files WHERE id = ?"
-        with self._turn, database_errors(self._store.database):
-            rows = [self._store.connection.execute(query, (row,)).fetchone() for row in document_ids]
-        return [(row[0], row[1]) for row in rows if row is not None]
+        with self._turn:
+            found = self._store.documents(document_ids)
+        return [(one.absolute, one.sha256 or "") for one in found]
 
     def search(
         self, query: str, top_k: int = 4, floor: float = -1.0, filters: Filters | None = None
@@ -151,34 +138,36 @@ class Retriever:
         """What a search finds, how each score came about, and what became of all that was ranked."""
         with self._turn:  # a tokenizer that truncates is for one thread at a time
             vector = self._embedder.encode_query(query)
-        with self._turn, self._store.transaction("DEFERRED") as connection:
+        store = self._store
+        with self._turn, store.snapshot():
             self._refresh()
             evidence = self._evidence(query, vector)
-            weights = word_weights(connection, query_tokens(query), self._frequencies)
-            words = telling(connection, weights)
+            total = store.passage_count()
+            weights = weights_of(total, store.frequencies(query_tokens(query)))
+            words = telling(total, weights)
             among = self._among(self._filters if filters is None else filters)
             size = max(POOL, top_k)
-            nearest = self._nearest(vector, size, among)
-            bm25 = best_matches(connection, words, size, among)
+            nearest = store.nearest(vector, size, among)
+            bm25 = store.best_matches(words, size, among)
             matched = list(bm25)
             pool = list(dict.fromkeys([*nearest, *matched]))
-            bm25 |= best_matches(connection, words, size, [one for one in nearest if one not in bm25])
-            covered = coverage(connection, weights, pool)
-            parts = blend(pool, self._cosines(vector, pool), bm25, covered, evidence)
-            passages = stored.passages(self._store, pool, self._labels)
+            bm25 |= store.bm25(words, [one for one in nearest if one not in bm25])
+            covered = store.coverage(weights, pool)
+            parts = blend(pool, store.cosines(vector, pool), bm25, covered, evidence)
+            passages = store.passages(pool, self._labels)
             again = None
             if self._reranker is not None:
                 again = rerank(self._reranker, query, parts, passages, self._rerank_depth)
             found, unread = in_order(parts, passages, again)
-            kept, decisions = select(found, top_k, floor, functools.cache(self._text))
+            kept, decisions = select(found, top_k, floor, functools.cache(store.text))
             decisions += [Decision(one, "not reranked") for one in unread]
         return Explanation(query, floor, evidence, weights, nearest, matched, parts, kept, decisions, again)
 
     def rankings(self, found: Explanation) -> dict[str, list[Passage]]:
         """The passages of a search by each way of searching alone and by both, best first."""
-        with self._turn, database_errors(self._store.database):
+        with self._turn:
             ids = [*found.by_cosine, *found.by_bm25]
-            passages = stored.passages(self._store, ids, self._labels, all_there=False)
+            passages = self._store.passages(ids, self._labels, all_there=False)
         return {
             "dense": [passages[chunk_id] for chunk_id in found.by_cosine if chunk_id in passages],
             "lexical": [passages[chunk_id] for chunk_id in found.by_bm25 if chunk_id in passages],
@@ -187,11 +176,15 @@ class Retriever:
 
     def files(self) -> list[FileState]:
         """Every file the index knows, skipped ones too."""
-        with self._turn, database_errors(self._store.database):
+        with self._turn:
             self._refresh()
-            self._store.files()  # raises where a row is not as it was stored
-            rows = self._store.connection.execute(_FILES).fetchall()
-        return [FileState(self._labels[row[0]] + row[1], *row[2:]) for row in rows]
+            found = self._store.files()
+        return [
+            FileState(
+                self._labels[one.root] + one.path, one.absolute, one.status, one.reason, one.id, one.passages
+            )
+            for one in found
+        ]
 
     def places(self, query: str, document_id: int) -> tuple[int, int | None]:
         """At which place of the whole index, from 1, a document's best passage is: by cosine, by BM25.
@@ -200,13 +193,14 @@ class Retriever:
         """
         with self._turn:
             vector = self._embedder.encode_query(query)
-        with self._turn, self._store.transaction("DEFERRED") as connection:
+        store = self._store
+        with self._turn, store.snapshot():
             self._refresh()
-            rows = connection.execute("SELECT id FROM chunks WHERE document_id = ?", (document_id,))
-            ours = {int(row[0]) for row in rows}
-            by_cosine = self._nearest(vector, self._dense.count, None)
-            words = telling(connection, word_weights(connection, query_tokens(query)))
-            by_bm25 = list(best_matches(connection, words, self._dense.count))
+            total = store.passage_count()
+            words = telling(total, weights_of(total, store.frequencies(query_tokens(query))))
+            ours = set(store.nearest(vector, total, [document_id]))
+            by_cosine = store.nearest(vector, total)
+            by_bm25 = list(store.best_matches(words, total))
         places = [
             next((at for at, chunk_id in enumerate(ranked, 1) if chunk_id in ours), None)
             for ranked in (by_cosine, by_bm25)
@@ -216,15 +210,12 @@ class Retriever:
         return places[0], places[1]
 
     def _refresh(self) -> None:
-        """Load the vectors anew when another process has changed the index. Within a transaction."""
-        record = self._store.dense_record()
-        state = (self._store.generation(), record.generation if record else None)
-        if state != self._state:
-            self._dense = load_dense(self._store, self._embedder.dimension)
-            self._readings = readings(self._store)
-            self._labels = root_labels(self._store.roots())
-            self._frequencies.clear()
-            self._state = state
+        """Read anew what holds for the whole index when another process has changed it."""
+        state = self._store.state()
+        if state.generation != self._generation:
+            self._readings = readings(state.reliability)
+            self._labels = root_labels(list(state.roots))
+            self._generation = state.generation
 
     def _evidence(self, query: str, vector: Vectors) -> Evidence:
         """How far the dense search can be believed for this question."""
@@ -235,41 +226,13 @@ class Retriever:
         return Evidence(readable, reading.found_again, max(0.0, reading.background(vector)))
 
     def _among(self, filters: Filters) -> list[int] | None:
-        """Ids of the passages that filters let through; None where nothing is filtered."""
+        """Ids of the documents that filters let through; None where nothing is filtered."""
         if not filters:
             return None
-        connection = self._store.connection
-        files = connection.execute("SELECT id, root, path FROM files WHERE status = 'indexed'").fetchall()
-        documents = filters.document_ids([(row[0], row[2], self._labels[row[1]] + row[2]) for row in files])
-        rows = connection.execute(_OF_DOCUMENTS, (json.dumps(documents),))
-        return [int(row[0]) for row in rows]
-
-    def _nearest(self, vector: Vectors, limit: int, among: list[int] | None) -> list[int]:
-        """Chunk ids by cosine, best first; compared one by one where the FAISS index would miss some."""
-        if self._dense.is_exact or (among is None and limit < self._dense.count):
-            chosen = None if among is None else np.array(among, dtype=np.int64)
-            return [chunk_id for chunk_id, _ in self._dense.search(vector, limit, chosen)]
-        if among is None:
-            among = [int(row[0]) for row in self._store.connection.execute("SELECT id FROM chunks")]
-        cosines = self._cosines(vector, among)
-        return sorted(cosines, key=lambda chunk_id: (-cosines[chunk_id], chunk_id))[:limit]
-
-    def _cosines(self, vector: Vectors, ids: Sequence[int]) -> dict[int, float]:
-        return stored.cosines(self._store, vector, ids)
-
-    def _text(self, document_id: int) -> str:
-        return stored.text(self._store, document_id)
-
-
-def load_dense(store: Store, dimension: int) -> DenseIndex:
-    """The FAISS index of the store as it is now: from its file, or else from the vectors in the database."""
-    record = store.dense_record()
-    if record is not None and record.generation == store.generation() and record.dimension == dimension:
-        loaded = DenseIndex.load(store.dense_path, record)
-        if loaded is not None:
-            return loaded
-    made = (record.factory, record.parameters) if record else (FLAT, "")
-    return DenseIndex.build(lambda: store.vector_blocks(dimension), store.passage_count(), dimension, *made)
+        indexed = [one for one in self._store.files() if one.status == "indexed"]
+        return filters.document_ids(
+            [(one.id, one.path, self._labels[one.root] + one.path) for one in indexed]
+        )
 
 
 def root_labels(roots: list[str]) -> dict[str, str]:

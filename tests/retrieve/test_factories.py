@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,9 @@ from ragla.retrieve import Retriever
 from ragla.retrieve.dense import Blocks, DenseIndex, check_factory
 from ragla.retrieve.dense_trial import try_factory
 from ragla.retrieve.filters import Filters
+from ragla.retrieve.local_passages import load_dense
 from ragla.retrieve.statistics import index_statistics
+from ragla.retrieve.store import Store
 
 DIMENSION = 32
 FACTORIES = ["HNSW32", "IVF16,Flat", "IVF16,PQ16", "IVF16,SQ8", "SQ8", "PCA16,IVF8,Flat", "IVF16,PQ16,RFlat"]
@@ -185,7 +188,8 @@ def test_a_lost_file_is_searched_as_it_was_made(
 ) -> None:
     index([many], RetrieveSettings(faiss_index="IVF8,Flat", faiss_search="nprobe=8"))
     next((tmp_path / "index").glob("*.faiss")).unlink()
+    with closing(Store.read(tmp_path / "index")) as store:
+        assert not load_dense(store, embedder.dimension).is_exact
     retriever = Retriever.open(tmp_path / "index", embedder)
-    assert not retriever._dense.is_exact
     assert retriever.search("boat number77", 1)[0].passage.path == "77.txt"
     retriever.close()

@@ -38,7 +38,7 @@ def stored(index_dir: Path) -> str:
 def read(index_dir: Path) -> dict[str, Reading]:
     store = Store.read(index_dir)
     try:
-        return readings(store)
+        return readings(store.reliability())
     finally:
         store.close()
 
