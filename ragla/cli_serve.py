@@ -64,6 +64,11 @@ def serve(
             "ragla serve needs a model on this machine, decode.backend is remote",
             "answer here: --set decode.backend=auto",
         )
+    if loaded.profile.decode.parallel == "tensor":
+        raise UsageError(
+            "ragla serve listens in one process, decode.parallel is tensor",
+            "take layers, or a server made for it: --set decode.parallel=layers",
+        )
     token = guard.read_token(token_file) if token_file is not None else None
     place = session.find_index(index_path, Path.cwd())
     with server.bind(host, port) as bound:

@@ -44,6 +44,26 @@ class RetrieveSettings(_Section):
     faiss_search: str = Field(
         default="", description="Its search parameters: nprobe=32, efSearch=256; empty: chosen for it."
     )
+    store: Literal["faiss", "milvus"] = Field(
+        default="faiss", description="What is searched: the index of this machine, or retrieve.milvus_uri."
+    )
+    milvus_uri: str | None = Field(
+        default=None,
+        description="milvus://HOST:19530/COLLECTION, https://…, milvus:FILE.db. Never from a project file.",
+    )
+    milvus_token_env: str = Field(
+        default="MILVUS_TOKEN",
+        description="The environment variable with its token. Never from a project file.",
+    )
+    milvus_timeout_s: float = Field(
+        default=30.0,
+        gt=0.0,
+        le=3600.0,
+        description="Longest time that one of its answers may take, in seconds.",
+    )
+    milvus_index: Literal["FLAT", "AUTOINDEX", "HNSW", "IVF_FLAT"] = Field(
+        default="FLAT", description="Its index of vectors, for a new collection; FLAT compares all."
+    )
     top_k: int = Field(default=4, ge=1, le=100, description="Passages handed to the prompt.")
     reranker: str | None = Field(
         default=None, description="Cross-encoder that orders the first again: folder or hub id; null: none."
@@ -91,7 +111,8 @@ class DecodeSettings(_Section):
         default=None, description="Its name for the model; null: the only one that it has."
     )
     remote_key_env: str | None = Field(
-        default=None, description="The environment variable with its key. Never from a project file."
+        default=None,
+        description="The environment variable, in capitals, with its key. Never from a project file.",
     )
     remote_key_file: str | None = Field(
         default=None, description="A file with its key and nothing else. Never from a project file."

@@ -13,7 +13,7 @@ CHECKOUT = Path(__file__).parents[1]
 PAGE = CHECKOUT / "docs" / "troubleshooting.md"
 RAISED = {
     "RaglaError", "UsageError", "IndexUnusable", "NothingRelevant", "ModelUnavailable", "IndexLocked",
-    "NotIndexable", "Failure", "cls", "_unknown",
+    "NotIndexable", "BrokenOff", "Failure", "cls", "_unknown",
 }  # fmt: skip
 LEAST_LETTERS = 4  # a message with fewer of its own passes on what another one says
 

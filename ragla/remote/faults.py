@@ -78,8 +78,9 @@ def refused(
             "the key is sent nowhere else; name the right address: --set decode.remote_url=URL",
         )
     if status in (401, 403):
-        wrong = "does not take the key" if address.key else "asks for a key"
-        return ModelUnavailable(f"{url} {wrong}: {told}", KEY)
+        if address.key:
+            return ModelUnavailable(f"{url} does not take the key: {told}", KEY)
+        return ModelUnavailable(f"{url} asks for a key: {told}", KEY)
     if status == 404:
         has = (
             f"it has {', '.join(models[:5])}" if models else "check decode.remote_url and decode.remote_model"

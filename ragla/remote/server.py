@@ -50,9 +50,9 @@ def only(address: Address, names: list[str]) -> str:
             f"{address.url} names no model", "name it: --set decode.remote_model=NAME; is the address right?"
         )
     if len(names) > 1:
-        more = ", …" if len(names) > MOST_NAMED else ""
+        some = ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
         raise UsageError(
-            shortened(address, f"{address.url} has several models: {', '.join(names[:MOST_NAMED])}{more}"),
+            f"{address.url} has several models: {shortened(address, some)}",
             f"--set decode.remote_model={shortened(address, names[0])}",
         )
     return names[0]

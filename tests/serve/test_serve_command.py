@@ -71,6 +71,12 @@ def test_a_missing_extra_is_one_line(ragla: Ragla, world: World, monkeypatch: py
     ]  # fmt: skip
 
 
+def test_a_server_is_one_process(ragla: Ragla, world: World) -> None:
+    told = ragla("serve", *world.flags, "--set", "decode.parallel=tensor")
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert "ragla serve listens in one process" in told.stderr
+
+
 def test_no_such_address_and_no_index(ragla: Ragla, world: World) -> None:
     assert "no such address" in ragla("serve", *world.flags, "--host", "no.such.host.invalid").stderr
     assert ragla("serve", "--profile", world.profile).exit_code == 3
