@@ -10,30 +10,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ragla.trie import beliefs
 from ragla.trie.answers import Answers
-from ragla.trie.core import Contexts, grow, step
+from ragla.trie.core import grow, step
 from ragla.trie.draft_tree import DraftTree
-from ragla.trie.growth import KINDS, NO_SOURCE, Beliefs, Grown, Limits
+from ragla.trie.growth import NO_SOURCE, Beliefs, Grown, Limits
 from ragla.trie.limits import SOURCES, DraftLimits
+from ragla.trie.source import Source
 from ragla.trie.thoughts import SecondThoughts
 from ragla.trie.token_trie import TokenTrie
 
 TAIL = 32  # tokens of the text that are kept at hand: contexts and stop sequences are shorter
-
-
-class Source:
-    """A trie, where the text stands in it, and how far its contexts are to be trusted."""
-
-    def __init__(self, trie: TokenTrie) -> None:
-        self.trie = trie
-        self.confidence = beliefs.length_confidences(trie.windows.order)
-        self.contexts: Contexts = trie.contexts([])
-
-    def observe(self, token: int) -> bool:
-        """Learn from the token that truly came next; whether a context named it."""
-        named = False
-        for length, kind, named in self.trie.windows.judge(self.contexts, token):
-            self.confidence.observe(length * KINDS + kind, named)
-        return named
 
 
 class Drafter:
