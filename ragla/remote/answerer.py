@@ -174,11 +174,13 @@ class RemoteAnswerer(Answering):
         sources = cite(evidence.sources, prompt.used, text if answered else "", copied)
         left_out = [evidence.sources[at].path for at in prompt.left_out if at < len(evidence.sources)]
         told = figures(reply.last)
+        # text can come later than its tokens: what the server measured is nearer to the truth
+        seen_s = written.last - (written.first or written.last)
         stats = DecodeStats(
             prompt_tokens=told.prompt_tokens or 0,
             reused=told.reused_tokens or 0,
             tokens=told.tokens or 0,
-            decode_s=written.last - (written.first or written.last),
+            decode_s=seen_s if told.decode_s is None else told.decode_s,
         )
         return Answer(
             question, text, answered, sources=sources, stats=stats, left_out=left_out,

@@ -28,6 +28,7 @@ class ServerFigures:
     accepted_share: float | None = None
     copied_share: float | None = None
     prefill_s: float | None = None
+    decode_s: float | None = None
 
 
 def figures(last: Mapping[str, Any]) -> ServerFigures:
@@ -64,11 +65,13 @@ def figures(last: Mapping[str, Any]) -> ServerFigures:
         drafted=drafted,
         accepted=accepted,
         accepted_share=accepted / tokens if tokens and accepted is not None else None,
+        prefill_s=seconds(number(timed, "prompt_ms")),
+        decode_s=seconds(number(timed, "predicted_ms")),
     )
 
 
 COUNTS = ("prompt_tokens", "reused_tokens", "tokens", "steps", "decided_alone", "drafted", "accepted")
-NUMBERS = ("tokens_per_step", "nodes_per_step", "accepted_share", "copied_share", "prefill_s")
+NUMBERS = ("tokens_per_step", "nodes_per_step", "accepted_share", "copied_share", "prefill_s", "decode_s")
 
 
 def steps_of(tokens: int | None, accepted: int | None) -> int | None:
@@ -99,6 +102,11 @@ def number(mapping: Mapping[str, Any], key: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if abs(value) < 1 << 53 and isfinite(value) and value >= 0 else None
+
+
+def seconds(milliseconds: float | None) -> float | None:
+    """Milliseconds as seconds."""
+    return None if milliseconds is None else milliseconds / 1000
 
 
 def first(*values: int | None) -> int | None:

@@ -66,7 +66,9 @@ def test_what_is_sent_is_the_prompt_of_a_model_here(ragla: Ragla, world: World) 
 def test_figures_of_drafts_where_a_server_tells_them(ragla: Ragla, world: World) -> None:
     drafts = {"num_spec_steps": 3, "num_accepted_draft_tokens": 15, "num_draft_tokens": 30}
     vllm = saying(COPIED, usage=USAGE, metrics={"speculative_decoding": drafts})
-    llamacpp = saying(COPIED, timings={"predicted_n": 21, "draft_n": 30, "draft_n_accepted": 15})
+    llamacpp = saying(
+        COPIED, timings={"predicted_n": 21, "predicted_ms": 500.0, "draft_n": 30, "draft_n_accepted": 15}
+    )
     with serving(vllm, vllm, llamacpp) as fake:
         shown = ragla("ask", QUESTION, *flags(world, fake)).stderr
         told = [document(ragla("ask", QUESTION, *flags(world, fake), "--json")) for _ in range(2)]
@@ -74,6 +76,7 @@ def test_figures_of_drafts_where_a_server_tells_them(ragla: Ragla, world: World)
     for stats in (one["stats"] for one in told):
         assert (stats["tokens"], stats["steps"], stats["tokens_per_step"]) == (21, 5, 4.0)
         assert (stats["drafted"], stats["accepted"]) == (30, 15)
+    assert (told[1]["stats"]["decode_s"], told[1]["stats"]["decode_tokens_per_s"]) == (0.5, 40.0)
 
 
 def test_nothing_is_zero_where_a_server_counts_nothing(ragla: Ragla, world: World) -> None:
