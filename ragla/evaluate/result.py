@@ -116,9 +116,10 @@ def answer_lines(answers: dict[str, AnswerScores]) -> Iterator[str]:
     yield f"{'answers':<24} {'exact':>9} {'F1':>7} {'holds':>7} {'faithful':>9} {'same ids':>9}"
     for name, scores in answers.items():
         same, of = scores.identical
+        ids = "–" if name == "remote" else f"{same}/{of}"  # a server tells none
         yield (
             f"{name:<24} {_number(scores.exact_match):>9} {_number(scores.f1):>7} "
-            f"{_number(scores.contains):>7} {_number(scores.faithful):>9} {f'{same}/{of}':>9}"
+            f"{_number(scores.contains):>7} {_number(scores.faithful):>9} {ids:>9}"
         )
 
 

@@ -150,12 +150,15 @@ def test_questions_of_a_file_and_of_an_evaluation(ragla: Ragla, world: World, tm
     with serving(saying(COPIED)) as fake:
         lines = ragla("ask", "--file", questions, *flags(world, fake), "--jsonl").stdout.splitlines()
         measured = document(ragla("eval", questions, *flags(world, fake), "--json"))
+        shown = ragla("eval", questions, *flags(world, fake)).stdout
         refused = ragla("eval", questions, *flags(world, fake), "--decoders", "greedy")
     assert [json.loads(line)["answer"] for line in lines] == [COPIED]
     assert faults(measured) == []
     assert measured["answers"]["remote"]["f1"] == 1.0
     assert measured["conditions"]["model"] == fake.url
-    assert (refused.exit_code, len(fake.bodies)) == (2, 2)
+    [row] = [line for line in shown.splitlines() if line.startswith("remote")]
+    assert row.split()[-1] == "–"
+    assert (refused.exit_code, len(fake.bodies)) == (2, 3)
 
 
 def test_the_model_flag_names_the_server_s_model(ragla: Ragla, world: World) -> None:
