@@ -229,7 +229,7 @@ def open_asking(
     from ragla import session
 
     data_stream()  # without stdout there is no use in an answer
-    place = session.find_index(index_path, Path.cwd())
+    place = session.searched_index(index_path, Path.cwd(), profile)
     remote = None
     if profile.decode.backend == "remote":
         from ragla.remote.opening import check_possible, open_server

@@ -135,7 +135,7 @@ def open_corpus(
     from ragla import session
 
     if not own:
-        place = session.find_index(index_path, Path.cwd())
+        place = session.searched_index(index_path, Path.cwd(), profile)
         with closing(session.open_retriever(profile, place)) as retriever:
             yield retriever
         return

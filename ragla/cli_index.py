@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragla import cli_dry_run, cli_rollback, cli_watch
+from ragla import cli_dry_run, cli_publish, cli_rollback, cli_watch
 from ragla.errors import UsageError
 from ragla.flags import IndexFlag, JsonFlag, ProfileFlag, SetFlag, load_profile
 from ragla.terminal import errors, index_progress, print_json, show_notice
@@ -60,6 +60,13 @@ def index(
             help="Read and embed on a Ray cluster: ray for this machine, or ray://HOST:10001.",
         ),
     ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URI",
+            help="Bring the index as it is to Milvus: milvus://HOST:19530/NAME, or milvus:FILE.db.",
+        ),
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Make or update an index: reads what changed, drops what is gone.
@@ -80,6 +87,11 @@ def index(
         cli_rollback.roll_back(index_path, as_json)
         return
     loaded = load_profile(profile, settings, {"retrieve.device": ",".join(device) if device else None})
+    if to is not None:
+        cli_publish.check_alone(for_a_run | {"--rebuild": None, "--dry-run": dry_run, "--watch": follow})
+        place = session.find_index(index_path, Path.cwd())
+        cli_publish.bring(to, place, loaded.profile.retrieve, rebuild=rebuild, as_json=as_json)
+        return
     if follow:
         cli_watch.check()
     roots, place = index_roots(folders, index_path)
@@ -101,11 +113,13 @@ def index(
 
     def update(first: bool = True) -> IndexReport:
         with index_progress(quiet=as_json) as on_event:
-            return index_folders(
+            report = index_folders(
                 roots, place, loaded.profile.retrieve, embedder, on_event,
                 rebuild=rebuild and first, selection=selection if first else None, retry=retry and first,
                 sitting=sitting, source=source,
             )  # fmt: skip
+        cli_publish.follow(place, loaded.profile.retrieve, rebuild=rebuild and first, quiet=as_json)
+        return report
 
     with closing(embedder):
         if follow:

@@ -45,7 +45,7 @@ def search(
 
     loaded = load_profile(profile, settings, {"retrieve.top_k": top_k})
     text = question_text(query)
-    place = session.find_index(index_path, Path.cwd())
+    place = session.searched_index(index_path, Path.cwd(), loaded.profile)
     retriever = session.open_retriever(loaded.profile, place)
     from ragla.retrieve.filters import Filters
 
@@ -102,7 +102,7 @@ def why_not(
 
     loaded = load_profile(profile, settings, {"retrieve.top_k": top_k})
     text = question_text(query)
-    place = session.find_index(index_path, Path.cwd())
+    place = session.searched_index(index_path, Path.cwd(), loaded.profile)
     retriever = session.open_retriever(loaded.profile, place)
     from dataclasses import asdict
 

@@ -70,7 +70,7 @@ def serve(
             "take layers, or a server made for it: --set decode.parallel=layers",
         )
     token = guard.read_token(token_file) if token_file is not None else None
-    place = session.find_index(index_path, Path.cwd())
+    place = session.searched_index(index_path, Path.cwd(), loaded.profile)
     with server.bind(host, port) as bound:
         local = is_loopback(bound.getsockname()[0])
         if not local and token is None:

@@ -32,6 +32,8 @@ RESERVED_ENV = frozenset({"RAGLA_INDEX", "RAGLA_CACHE", "RAGLA_PROFILE"})
 NOT_FROM_PROJECTS = {
     "decode.trust_remote_code": "to run a model's code, give --set decode.trust_remote_code=true yourself",
     "decode.remote_url": "to send what you ask to that server, give --set decode.remote_url=URL yourself",
+    "retrieve.milvus_uri": "to search there, give --set retrieve.milvus_uri=URI yourself",
+    "retrieve.milvus_token_env": "name it in a profile or in your own settings",
     "decode.remote_key_env": "name it in a profile or in your own settings",
     "decode.remote_key_file": "name it in a profile or in your own settings",
 }

@@ -49,6 +49,19 @@ def find_index(chosen: str | None, folder: Path) -> Path:
     raise IndexUnusable(f"no index in {folder} or above", "make one: ragla index FOLDER")
 
 
+def searched_index(chosen: str | None, folder: Path, profile: Profile) -> Path:
+    """The index as ``find_index`` finds it; where passages are elsewhere, there need be none.
+
+    Then it is where one would be made. Raises IndexUnusable.
+    """
+    try:
+        return find_index(chosen, folder)
+    except IndexUnusable:
+        if profile.retrieve.store == "faiss":
+            raise
+        return new_index(chosen, folder)
+
+
 def new_index(chosen: str | None, folder: Path) -> Path:
     """Where an index of named folders goes: the chosen place, ``$RAGLA_INDEX``, else ``.ragla`` here."""
     named = chosen or os.environ.get("RAGLA_INDEX")
@@ -101,6 +114,10 @@ def open_retriever(profile: Profile, index: Path) -> Retriever:
     from ragla.retrieve import Retriever
 
     reranker = open_reranker(profile)
+    if profile.retrieve.store == "milvus":
+        return Retriever.on_milvus(
+            profile.retrieve, open_embedder(profile), reranker, profile.retrieve.rerank_depth
+        )
     return Retriever.open(index, open_embedder(profile), reranker, profile.retrieve.rerank_depth)
 
 
@@ -166,7 +183,7 @@ def recall_answers(profile: Profile, index: Path, answerer: Answerer) -> Earlier
     folder = models.locate(settings.model)
     keys = tokenizer_key(folder), model_key(folder, target.dtype)
     earlier = EarlierAnswers(answerer.drafter, *keys, vocabulary=len(target.tokenizer))
-    if settings.keep_answers:
+    if settings.keep_answers and index.is_dir():  # there is none where passages are elsewhere
         earlier.recall(index)
     if settings.temperature > 0:
         earlier.close()

@@ -7,6 +7,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from ragla.errors import IndexUnusable
+
 if TYPE_CHECKING:
     from ragla.retrieve.embed import Vectors
     from ragla.retrieve.passage import Passage
@@ -50,6 +52,14 @@ class StoredFile:
     reason: str | None
     passages: int
     stamp: str = ""
+
+
+def check_fingerprint(place: object, made: Mapping[str, str], wanted: Mapping[str, str], mend: str) -> None:
+    """Raise IndexUnusable, naming both values of what differs, unless it was made with ``wanted``."""
+    differing = [key for key in wanted if made.get(key) != wanted[key]]
+    if differing:
+        parts = "; ".join(f"{key} {made.get(key, 'unknown')!r}, now {wanted[key]!r}" for key in differing)
+        raise IndexUnusable(f"{place}: the index was made with {parts}", hint=mend)
 
 
 class PassageStore(Protocol):

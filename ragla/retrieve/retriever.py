@@ -17,11 +17,13 @@ from ragla.retrieve.fold import Decision, select
 from ragla.retrieve.lexical import query_tokens, telling, weights_of
 from ragla.retrieve.local_passages import LocalPassages
 from ragla.retrieve.passage import Passage, ScoredPassage
+from ragla.retrieve.passage_store import check_fingerprint
 from ragla.retrieve.reliability import Reading, reading_for, readings
 from ragla.retrieve.rerank import in_order, rerank
 from ragla.retrieve.store import Store
 
 if TYPE_CHECKING:
+    from ragla.config import RetrieveSettings
     from ragla.retrieve.embed import Embedder, Vectors
     from ragla.retrieve.passage_store import PassageStore
     from ragla.retrieve.rerank import Reranker
@@ -86,6 +88,36 @@ class Retriever:
         except BaseException:
             store.close()
             raise
+
+    @classmethod
+    def on_milvus(
+        cls,
+        settings: RetrieveSettings,
+        embedder: Embedder,
+        reranker: Reranker | None = None,
+        rerank_depth: int = RERANKED,
+    ) -> Retriever:
+        """Open what ``retrieve.milvus_uri`` names.
+
+        Raises IndexUnusable when Milvus does not answer, holds no index, or one that was made with another
+        embedder; UsageError where no address is named, or a package is missing.
+        """
+        from ragla.retrieve.milvus_client import target_of
+        from ragla.retrieve.milvus_store import MilvusStore
+
+        store = MilvusStore(target_of(settings.milvus_uri), settings)
+        try:
+            mend = f"ragla index --rebuild, then ragla index --to {store.place} --rebuild"
+            check_fingerprint(store.place, store.state().fingerprint, embedder.identity, mend)
+            return cls(store, embedder, reranker, rerank_depth)
+        except BaseException:
+            store.close()
+            raise
+
+    @property
+    def follows_changes(self) -> bool:
+        """Whether searches see by themselves that another index took the place of the one that was opened."""
+        return not isinstance(self._store, LocalPassages)
 
     def reopened(self, index_dir: Path) -> Retriever:
         """Another with the same models, on the database that is current now. Raises as ``open``."""

@@ -21,6 +21,7 @@ from ragla.retrieve.digests import row_digest, vector_digest
 from ragla.retrieve.embed import Vectors
 from ragla.retrieve.faults import damaged, database_errors, rebuild_hint
 from ragla.retrieve.layout import CURRENT, current_database, vectors_of
+from ragla.retrieve.passage_store import check_fingerprint
 from ragla.retrieve.rows import FileRecord, IndexedFile
 
 _BLOCK = 4096  # vectors read at once
@@ -147,13 +148,8 @@ class Store:
 
     def check_fingerprint(self, wanted: dict[str, str]) -> None:
         """Raise IndexUnusable, naming both values of what differs, unless it was made with ``wanted``."""
-        made = self.fingerprint()
-        differing = [key for key in wanted if made.get(key) != wanted[key]]
-        if differing:
-            parts = "; ".join(f"{key} {made.get(key, 'unknown')!r}, now {wanted[key]!r}" for key in differing)
-            raise IndexUnusable(
-                f"{self.database.parent}: the index was made with {parts}", hint=rebuild_hint(self.roots())
-            )
+        mend = rebuild_hint(self.roots())
+        check_fingerprint(self.database.parent, self.fingerprint(), wanted, mend)
 
     def generation(self) -> int:
         """Grows with every change of the passages."""

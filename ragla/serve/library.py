@@ -56,7 +56,7 @@ class OpenIndex:
 
     def _refresh(self) -> None:
         database = current_database(self._place)
-        if database == self._database and database is not None:
+        if self._current.follows_changes or (database == self._database and database is not None):
             return
         fresh, old = self._current.reopened(self._place), self._current
         self._current, self._database = fresh, current_database(self._place)

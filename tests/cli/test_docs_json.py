@@ -21,8 +21,8 @@ from tests.documented import FOLDER, SCHEMAS, faults
 
 CHECKOUT = Path(__file__).parents[2]
 VERSION = 1
-# a network, a server; a file that only ragla reads
-NOT_WRITTEN = {"ragla.pull/1", "ragla.health/1", "ragla.request/1", "ragla.serve/1"}
+# a network, a server, Milvus; a file that only ragla reads
+NOT_WRITTEN = {"ragla.pull/1", "ragla.health/1", "ragla.request/1", "ragla.serve/1", "ragla.published/1"}
 PRIVATE = {"ragla.conversation/1"}
 # what takes a reranker, or texts that differ
 NOT_SEEN = (
@@ -86,6 +86,7 @@ def runs(folder: Path, world: World) -> Iterator[Result]:
     yield ragla("index", docs, "--json")
     yield ragla("info", "--json")
     yield ragla("info", "--measure", "-s", "retrieve.faiss_index=HNSW8", "--json")
+    yield ragla("info", "--plan", "10M", "--measure", "--json")
     yield ragla("doctor", "--json")
     yield ragla("search", QUESTION, "--explain", "--json")
     yield ragla("search", QUESTION, "--json", "--profile", "none")
