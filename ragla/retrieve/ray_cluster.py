@@ -6,10 +6,12 @@ import contextlib
 import logging
 import os
 import re
+import secrets
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ragla.errors import RaglaError, UsageError
@@ -23,10 +25,10 @@ _LOCAL_STORE_BYTES = 256 << 20
 # Ray sends figures of its use to its makers unless told not to; and it is to say nothing on our streams.
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_BACKEND_LOG_LEVEL": "fatal",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
+_INIT: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,11 @@ def connected(address: Address) -> Iterator[Any]:
     Raises UsageError where Ray is not installed, RaglaError where the cluster cannot be had.
     """
     ray = _quietly_imported()
-    _bounded(address, lambda: _connect(ray, address))
+    if address.spoken is None:
+        # Not in a thread: what Ray starts on a machine ends with the thread that started it.
+        _start_here(ray, address)
+    else:
+        _bounded(address, partial(ray.init, address.spoken, **_INIT))
     try:
         yield ray
     finally:
@@ -96,17 +102,16 @@ def _quietly_imported() -> Any:
     return ray
 
 
-def _connect(ray: Any, address: Address) -> None:
-    if address.spoken is None:
-        more: dict[str, Any] = {"include_dashboard": False, "object_store_memory": _LOCAL_STORE_BYTES}
-    else:
-        more = {}
-    ray.init(
-        address=address.spoken or "local", log_to_driver=False, logging_level=logging.CRITICAL, **more
-    )  # fmt: skip
+def _start_here(ray: Any, address: Address) -> None:
+    # Its ports are open to the network, and obey who knows this; else Ray leaves one in the user's home.
+    os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    try:
+        ray.init("local", include_dashboard=False, object_store_memory=_LOCAL_STORE_BYTES, **_INIT)
+    except Exception as error:  # whatever keeps it from starting
+        raise _silent(address, _first_line(error)) from error
 
 
-def _bounded(address: Address, work: Any) -> None:
+def _bounded(address: Address, work: Callable[[], object]) -> None:
     """Do it in a thread that is not waited for longer than it may take."""
     failed: list[BaseException] = []
 
@@ -122,8 +127,12 @@ def _bounded(address: Address, work: Any) -> None:
     if thread.is_alive():
         raise _silent(address, f"no answer in {CONNECT_S:.0f} s")
     if failed:
-        lines = [line.strip() for line in str(failed[0]).splitlines() if line.strip()]
-        raise _silent(address, lines[0] if lines else type(failed[0]).__name__) from failed[0]
+        raise _silent(address, _first_line(failed[0])) from failed[0]
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
 
 
 def _silent(address: Address, why: str) -> RaglaError:
@@ -132,7 +141,7 @@ def _silent(address: Address, why: str) -> RaglaError:
     place = f"{address.host}:{address.port}" if address.host else address.spoken
     return RaglaError(
         f"no Ray cluster answers at {place}: {why}",
-        "see with ray status whether it runs; --on wants the port of its client server, 10001 unless set",
+        "the port is its client server's, 10001 unless set; where it wants a token, set RAY_AUTH_MODE=token",
     )
 
 
