@@ -204,13 +204,15 @@ def used_by_ragla(extras: Mapping[str, Any], sent: int) -> tuple[list[int], Coun
     """
     used: list[int] = []
     copied: Counter[int] = Counter()
+    places = {str(number): number for number in range(sent)}
     sources = extras.get("sources")
     for source in sources if isinstance(sources, list) else []:
         place = source.get("path") if isinstance(source, dict) else None
-        if isinstance(place, str) and place.isascii() and place.isdigit() and int(place[:9]) < sent:
-            used.append(int(place[:9]))
+        number = places.get(place) if isinstance(place, str) else None
+        if number is not None and number not in used:
+            used.append(number)
             copied[len(used)] = count(source, "copied_tokens") or 0
-    return used or list(range(sent)), copied
+    return used or list(places.values()), copied
 
 
 def notices_of(written: Written, extras: Mapping[str, Any]) -> tuple[str, ...]:

@@ -89,6 +89,32 @@ def test_nothing_is_zero_where_a_server_counts_nothing(ragla: Ragla, world: Worl
     assert told["steps"] == []
 
 
+FLAGS = (
+    ["--explain"],
+    ["--plain"],
+    ["--path", "*.md"],
+    ["--type", "md", "-v"],
+    ["--path", "no/such/folder/"],
+    ["--set", "retrieve.relevance_floor=0.99"],
+    ["--set", "retrieve.top_k=1", "--set", "decode.max_new_tokens=4"],
+)
+
+
+@pytest.mark.parametrize("more", FLAGS, ids=" ".join)
+def test_flags_and_documents_are_those_of_a_model_here(ragla: Ragla, world: World, more: list[str]) -> None:
+    here = ragla("ask", QUESTION, *world.flags, *more, "--json")
+    with serving(saying(COPIED, usage=USAGE)) as fake:
+        there = ragla("ask", QUESTION, *flags(world, fake, *more), "--json")
+    mine, other = document(here), document(there)
+    assert there.exit_code == here.exit_code
+    assert faults(other) == []
+    assert other.keys() - {"remote"} == mine.keys()
+    for key in ("stats", "explain"):
+        assert mine.get(key, {}).keys() == other.get(key, {}).keys()
+    for key in ("path", "first_line", "score", "stale"):
+        assert [one[key] for one in other.get("sources", ())] == [one[key] for one in mine.get("sources", ())]
+
+
 def test_a_response_in_one_piece(ragla: Ragla, world: World) -> None:
     def whole(line: Line, asked: Asked) -> None:
         message = {"role": "assistant", "content": COPIED}

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from ragla.config import DecodeSettings
 from ragla.remote.address import Address, address_of
+from ragla.remote.answerer import used_by_ragla
 from ragla.remote.figures import ServerFigures, figures
 from ragla.remote.messages import harmless
 from ragla.remote.pieces import TextPieces, tokens_in
@@ -53,6 +54,17 @@ def test_whatever_a_server_sends_is_read_or_refused_by_name(value: Any, key: str
         assert text == ""
         for figure in vars(figures(reply.last)).values():
             assert figure is None or figure >= 0
+
+
+@given(
+    st.lists(st.fixed_dictionaries({"path": JSON | st.sampled_from("00123"), "copied_tokens": JSON})) | JSON
+)
+def test_a_server_names_passages_that_it_was_sent_or_none(sources: Any) -> None:
+    used, copied = used_by_ragla({"sources": sources}, 3)
+    assert used
+    assert len(set(used)) == len(used)
+    assert set(used) <= {0, 1, 2}
+    assert all(count >= 0 for count in copied.values())
 
 
 def test_figures_of_ragla_are_taken_as_they_are() -> None:

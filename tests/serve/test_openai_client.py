@@ -101,6 +101,20 @@ def test_a_stream_says_the_same_in_pieces(client: OpenAI) -> None:
     assert len({chunk.id for chunk in chunks}) == 1
 
 
+def test_passages_of_a_client_take_the_place_of_the_index(client: OpenAI) -> None:
+    moon = [{"text": "The moon base has 4 rooms.", "id": "moon.md"}, {"text": "It has a garden."}]
+    answer = client.chat.completions.create(
+        model="llm", messages=said("How many rooms?"), extra_body={"documents": moon}
+    )
+    extra = (answer.model_extra or {})["ragla"]
+    assert [source["path"] for source in extra["sources"]] == ["moon.md", "1"]
+    large = [{"text": "a wall of words " * 2000}]
+    with pytest.raises(openai.BadRequestError, match="no passage fits"):
+        client.chat.completions.create(
+            model="llm", messages=said("How many?"), extra_body={"documents": large}
+        )
+
+
 def test_limits_and_stop_strings_end_an_answer(client: OpenAI) -> None:
     whole = client.chat.completions.create(model="llm", messages=said(QUESTION)).choices[0].message.content
     assert whole is not None
@@ -229,6 +243,11 @@ def test_who_comes_when_the_queue_is_full_is_told_when_to_come_again(server: Ser
         ("stop", ["a"] * 5),
         ("stop", ""),
         ("frobnicate", 1),
+        ("documents", []),
+        ("documents", "text"),
+        ("documents", [{"title": "no text"}]),
+        ("documents", [{"text": ""}]),
+        ("documents", [{"text": "a"}] * 101),
     ],
 )
 def test_what_is_not_done_is_refused(client: OpenAI, field: str, value: Any) -> None:
