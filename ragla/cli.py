@@ -12,7 +12,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -27,6 +27,7 @@ from ragla.cli_index import index
 from ragla.cli_info import info
 from ragla.cli_models import config_app, models_app
 from ragla.cli_remove import remove
+from ragla.cli_replay import replay
 from ragla.cli_search import search, why_not
 from ragla.cli_serve import serve
 from ragla.command import Command, Group
@@ -49,7 +50,7 @@ class Commands(Group):
             rest: list[str] = super().parse_args(ctx, args)
         except Exception as error:
             if not is_wrong_usage(error):
-                raise
+                raise_or_leave(error)
             Failure.of_usage(error).report(ctx.meta[JSON_WANTED])
             raise SystemExit(UsageError.exit_code) from error
         return rest
@@ -62,14 +63,17 @@ class Commands(Group):
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="replace")  # paths and answers hold what a terminal may not know
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            if sys.stdout is not None:
+                sys.stdout.flush()
+            return result
         except KeyboardInterrupt:
             failure = INTERRUPTION
         except Exception as error:  # whatever a library raises, a user sees one line
             if is_wrong_usage(error):
                 failure = Failure.of_usage(error)
-            elif isinstance(error, BrokenPipeError) or is_control_flow(error):
-                raise
+            elif is_left(error) or is_control_flow(error):
+                raise_or_leave(error)
             else:
                 if loudness() is Loudness.DEBUG:
                     from ragla.render import safe
@@ -77,7 +81,22 @@ class Commands(Group):
                     sys.stderr.write(safe(redact(traceback.format_exc())))
                 failure = Failure.of(error)
         failure.report(ctx.meta[JSON_WANTED])
+        process.flush_or_hush(sys.stdout)
         raise SystemExit(failure.exit_code)
+
+
+def is_left(error: Exception) -> bool:
+    """Whether an error says no more than that a reader has left, who had what it wanted."""
+    return isinstance(error, BrokenPipeError) and process.reader_has_left(sys.stdout, sys.stderr)
+
+
+def raise_or_leave(error: Exception) -> NoReturn:
+    """Raise it again, or leave quietly and with 0 where a reader has left."""
+    if is_left(error):
+        process.hush(sys.stdout)
+        raise SystemExit(0) from error
+    process.flush_or_hush(sys.stdout)
+    raise error
 
 
 def json_form(args: list[str]) -> JsonForm | None:
@@ -95,7 +114,7 @@ app = typer.Typer(
     help="Answers questions from a folder of documents on this machine, several tokens a step, exactly.",
     epilog="Start with: [bold]ragla index ./docs[/] and then [bold]ragla ask 'your question'[/]",
 )
-for command in (index, info, doctor, remove, search, ask, chat, serve, bench):
+for command in (index, info, doctor, remove, search, ask, replay, chat, serve, bench):
     app.command(cls=Command)(command)
 app.command("why-not", cls=Command)(why_not)
 app.command("eval", cls=Command)(evaluate)
@@ -108,7 +127,7 @@ for name, group in (("answers", answers_app), ("models", models_app), ("config",
 def version(asked: bool) -> None:
     """Print the version and leave."""
     if asked:
-        print(f"ragla {__version__}")
+        print(f"ragla {__version__}", flush=True)
         raise typer.Exit
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from statistics import median
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,6 +38,11 @@ from ragla.question_file import AskedLine, question_text, read_questions
 from ragla.sitting import ContinueFlag, Sitting
 from ragla.terminal import errors, print_json, show_notice
 from ragla.trace import trace_file
+from ragla.user_path import user_path
+
+if TYPE_CHECKING:
+    from ragla.profiles import LoadedProfile
+    from ragla.recorder import Recorder
 
 
 def ask(
@@ -65,6 +70,12 @@ def ask(
     trace_json: Annotated[
         str | None, typer.Option("--trace-json", metavar="FILE", help="Keep each step as a line of JSON.")
     ] = None,
+    record: Annotated[
+        str | None,
+        typer.Option(
+            "--record", metavar="FILE", help="Keep the answer with its steps; ragla replay shows it again."
+        ),
+    ] = None,
     as_json: JsonFlag = False,
     as_lines: JsonlFlag = False,
 ) -> None:
@@ -84,13 +95,14 @@ def ask(
     loaded = load_profile(profile, settings, flags)
     check_forms(question, file, as_json=as_json, as_lines=as_lines)
     check_continues(file, continued=continued, explain=explain)
+    recorder = open_recorder(record, file, trace_json, loaded)
     asked = [AskedLine(1, question_text(question))] if file is None else read_questions(file)
     quiet = as_json or as_lines
     with (
         trace_file(trace_json) as trace,
         open_asking(
             loaded.profile, index_path, quiet=quiet, verify=verify, exact=exact, reuse=not no_reuse,
-            trace=trace,
+            trace=trace, recorder=recorder,
         ) as opened,
     ):  # fmt: skip
         asking = replace(opened, explain=explain, plain=plain)
@@ -114,6 +126,25 @@ def check_forms(question: str | None, file: str | None, *, as_json: bool, as_lin
         raise UsageError("--json is for one question", "for --file: --jsonl")
 
 
+def open_recorder(
+    record: str | None, file: str | None, trace_json: str | None, loaded: LoadedProfile
+) -> Recorder | None:
+    """What records the answer, None where that was not asked.
+
+    Raises UsageError for a file that cannot be written, and where ``--record`` has no place.
+    """
+    if record is None:
+        return None
+    if file is not None:
+        raise UsageError("--record is for one question", "for --file: --jsonl, or --trace-json FILE")
+    from ragla.recorder import Recorder
+
+    recorder = Recorder(record, loaded)
+    if trace_json is not None and user_path(trace_json).resolve() == recorder.path:
+        raise UsageError("--record and --trace-json name the same file", "name two: the forms differ")
+    return recorder
+
+
 def check_continues(file: str | None, *, continued: bool, explain: bool) -> None:
     """Raises UsageError for what a conversation is not told with."""
     if continued and file is not None:
@@ -123,16 +154,43 @@ def check_continues(file: str | None, *, continued: bool, explain: bool) -> None
 
 
 def ask_one(question: str, sitting: Sitting) -> int:
-    """Answer and show it; the exit code."""
+    """Answer, record and show it; the exit code."""
     asking, outcome = sitting.asking, sitting.ask(question)
+    document = asking.as_json(outcome) | sitting.as_json()
+    failure = keep_recording(asking, document)
     if asking.quiet:
-        print_json(asking.as_json(outcome) | sitting.as_json())
+        print_json(document)
     else:
         for notice in asking.notices:
             show_notice(notice)
         asking.show(outcome)
         show_interruption(outcome)
-    return outcome.exit_code
+        if asking.recorder is not None and failure is None:
+            show_notice(asking.recorder.lacks)
+            again = f"recorded, see it again: ragla replay {asking.recorder.name}"
+            errors().print(again, style="dim", soft_wrap=True)
+    if failure is not None:
+        failure.report()
+    return outcome.exit_code or (failure.exit_code if failure else 0)
+
+
+def keep_recording(asking: Asking, document: dict[str, Any]) -> Failure | None:
+    """Record an answer with its document; why that was not possible.
+
+    What of it is not recorded becomes one of the document's ``notices``.
+    """
+    recorder = asking.recorder
+    if recorder is None:
+        return None
+    failure = None
+    try:
+        recorder.save(document, asking.answerer.model_name)
+    except RaglaError as error:
+        failure = Failure.of(error)
+    problem = recorder.lacks if failure is None else failure.message
+    if problem:
+        document["notices"].append(problem)
+    return failure
 
 
 def ask_each(asking: Asking, asked: list[AskedLine]) -> int:
@@ -192,5 +250,9 @@ def summary(outcomes: list[Outcome], asked: int) -> str:
     ttft = [answer.ttft_s for answer in answers if answer.stats.tokens]
     prompts = sum(answer.stats.prompt_tokens for answer in answers)
     reused = sum(answer.stats.reused for answer in answers)
-    first = f" · first token {median(ttft):.1f} s (median)" if ttft else ""
-    return f"{answered} of {asked} answered{first} · {reused} of {prompts} prompt tokens kept from before"
+    parts = [f"{answered} of {asked} answered"]
+    if ttft:
+        parts.append(f"first token {median(ttft):.1f} s (median)")
+    if prompts:  # a server elsewhere may not say
+        parts.append(f"{reused} of {prompts} prompt tokens kept from before")
+    return " · ".join(parts)

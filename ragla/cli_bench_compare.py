@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from ragla.decode.model import TargetModel
 
 
+LOOK_S = 0.3  # for which other programs are watched before a bench
+
+
 @dataclass(frozen=True)
 class Asked:
     """Where the questions come from, and which of them."""
@@ -62,14 +65,15 @@ def compare_decoders(profile: Profile, compare: Sequence[str], asked: Asked, run
     from ragla import session
     from ragla.bench import parse_decoders
     from ragla.bench.figures import check_plot
-    from ragla.bench.machine import load_average
+    from ragla.bench.machine import CoreClock, load_average, others_since_at_least
 
+    clock, load = CoreClock.now(), load_average()
     names = parse_decoders(compare)
     if shown.plot is not None:
         check_plot(shown.plot)
     questions = asked.load()
-    load = load_average()
-    warn_if_busy(profile, load)
+    used = others_since_at_least(clock, LOOK_S)
+    warn_if_busy(profile, load if used is None else used)
     retriever = bench_retriever(profile, questions, asked.index)
     began = perf_counter()
     target = load_model(profile, quiet=shown.as_json)
@@ -114,14 +118,18 @@ def load_beside(profile: Profile, names: Sequence[str], target: TargetModel, *, 
     return found
 
 
-def warn_if_busy(profile: Profile, load: float | None) -> None:
-    """Say that other programs want the cores, before anything is measured beside them."""
+def warn_if_busy(profile: Profile, used: float | None) -> None:
+    """Say that other programs use so many cores, before anything is measured beside them.
+
+    That is what they use now: the load of the past minute is often that of a bench before this one.
+    """
     from ragla.bench.environment import is_busy
 
     cores = os.cpu_count() or 1
-    if is_busy(load, profile.decode.threads or cores, cores):
+    if is_busy(used, profile.decode.threads or cores, cores):
         show_notice(
-            f"this machine is busy (load {load:g} on {cores} cores): times will not be those of a quiet one"
+            f"this machine is busy (others use {used:.2g} of {cores} cores): "
+            "times will not be those of a quiet one"
         )
 
 

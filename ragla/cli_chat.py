@@ -74,7 +74,7 @@ class Chat:
         if self.interactive:
             prepare_typing()
             errors().print(
-                f"{self.asking.retriever.passage_count} passages, {self.asking.profile.decode.model}; "
+                f"{self.asking.retriever.passage_count} passages, {self.asking.answerer.model_name}; "
                 "/help lists the commands",
                 style="dim",
                 soft_wrap=True,

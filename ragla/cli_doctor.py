@@ -1,24 +1,25 @@
-"""``ragla doctor``: what is wrong with an index, and the commands that mend it."""
+"""``ragla doctor``: what is wrong with the installation, the machine and an index, and what mends it."""
 
 from __future__ import annotations
 
+import os
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ragla.errors import IndexUnusable
-from ragla.flags import IndexFlag, JsonFlag
+from ragla.flags import IndexFlag, JsonFlag, ModelFlag, ProfileFlag, SetFlag, load_profile
 from ragla.terminal import errors, output, print_json, status
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from ragla.environment import Finding
+    from ragla.profiles import LoadedProfile
+    from ragla.retrieve.check import Check
 
-    from rich.text import Text
-
-    from ragla.retrieve.check import Check, Problem
-
-SHOWN = 10  # problems of one kind
+MAKE_ONE = "ragla index FOLDER"
 
 
 def doctor(
@@ -26,30 +27,94 @@ def doctor(
     repair: Annotated[
         bool, typer.Option("--repair", help="Mend what can be mended without reading a document.")
     ] = False,
+    profile: ProfileFlag = None,
+    model: ModelFlag = None,
+    settings: SetFlag = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check that the index is whole, to the byte; say what is not, and the command that mends it.
+    """Check installation, machine, models and, to the byte, the index; say what mends what is wrong.
 
-    Exits with 0 where everything is as it should be, with 3 where something is not.
+    [bold]ragla doctor[/]
+
+    [bold]ragla doctor --profile offline[/]
 
     [bold]ragla doctor --repair[/]
+
+    A note is no fault: it says what is slower or less than it could be. Without an index the rest is looked
+    at. Exits with 0 where nothing is wrong; with 3 where the index is damaged, or the one that was named is
+    not there; else with 1 where something of the installation or the machine is wrong; else with 5 where a
+    model of the profile is missing.
     """
+    from ragla.environment import exit_code
+    from ragla.render_doctor import check_lines, doctor_json, finding_lines
+
+    loaded = load_profile(profile, settings, {"decode.model": model})
+    place = _place(index_path, needed=repair)
+    found: list[Finding] = []
+    for one in _surroundings(loaded, place, index_path or os.environ.get("RAGLA_INDEX"), quiet=as_json):
+        found.append(one)
+        if not as_json:
+            for line in finding_lines(one):
+                output().print(line, soft_wrap=True)
+    if any(one.name == "index" for one in found):
+        place = None
+    mended, checked = _index(place, repair=repair, quiet=as_json) if place is not None else ([], [])
+    if as_json:
+        print_json(doctor_json(place, found, checked, mended))
+    for line in (line for check in checked for line in check_lines(check)) if not as_json else ():
+        output().print(line, soft_wrap=True)
+    damaged = any(check.problems for check in checked)
+    if code := IndexUnusable.exit_code if damaged else exit_code(found):
+        raise typer.Exit(code)
+
+
+def _place(chosen: str | None, *, needed: bool) -> Path | None:
+    """The index, None where there is none. Raises IndexUnusable where one is ``needed``."""
     from ragla import session
+
+    try:
+        return session.find_index(chosen, Path.cwd())
+    except IndexUnusable:
+        if needed:
+            raise
+        return None
+
+
+def _surroundings(
+    loaded: LoadedProfile, place: Path | None, named: str | None, quiet: bool
+) -> Iterator[Finding]:
+    """What is around the index; a finding ``index`` last where there is none that can be looked at."""
+    from ragla.environment import Finding, Surroundings, look_around
+    from ragla.environment.probe import load_parts
+    from ragla.user_path import user_path
+
+    with status("loading torch and FAISS to see whether they can be", quiet=quiet):
+        parts = load_parts()
+    yield from look_around(Surroundings(loaded.profile, loaded.name, parts, place or Path.cwd()))
+    if place is None and named:
+        path = str(user_path(named))
+        mend = f"{MAKE_ONE} --index {shlex.quote(path)}"
+        yield Finding("index", "wrong", f"there is none at {path}", mend, IndexUnusable.exit_code)
+    elif place is None:
+        yield Finding("index", "note", f"none in {Path.cwd()} or above", MAKE_ONE)
+    elif "error" in parts.get("faiss", {}):
+        yield Finding("index", "wrong", f"{place} is not looked at while FAISS cannot be loaded")
+
+
+def _index(place: Path, *, repair: bool, quiet: bool) -> tuple[list[str], list[Check]]:
+    """What was mended of an index, which is told at once, and how it is then."""
+    from ragla.render import one_line
+    from ragla.render_doctor import mended_line
     from ragla.retrieve.check import checks
 
-    place = session.find_index(index_path, Path.cwd())
-    mended = _mend(place, quiet=as_json) if repair else []
-    found = []
-    with status("checking the index", quiet=as_json):
-        for check in checks(place, was_repaired=repair):
-            found.append(check)
-    if as_json:
-        print_json(doctor_json(place, found, mended))
-    else:
-        for line in doctor_lines(found, mended):
-            output().print(line, soft_wrap=True)
-    if any(check.problems for check in found):
-        raise typer.Exit(IndexUnusable.exit_code)
+    if not quiet:
+        output().print()
+        output().print(f"index {one_line(str(place))}", style="bold", soft_wrap=True)
+    mended = _mend(place, quiet=quiet) if repair else []
+    for done in mended if not quiet else ():
+        output().print(mended_line(done), soft_wrap=True)
+    with status("checking the index", quiet=quiet):
+        return mended, list(checks(place, was_repaired=repair))
 
 
 def _mend(place: Path, quiet: bool) -> list[str]:
@@ -66,57 +131,3 @@ def _mend(place: Path, quiet: bool) -> list[str]:
         if not quiet:
             errors().print(f"not repaired: {one_line(str(error))}", style="yellow", soft_wrap=True)
     return mended
-
-
-def doctor_lines(checks: Iterable[Check], mended: Iterable[str]) -> Iterable[Text]:
-    """What was mended, then a line for each check, with what is wrong below it."""
-    from rich.text import Text
-
-    from ragla.render import one_line
-
-    for done in mended:
-        yield Text(f"mended: {one_line(done)}", style="green")
-    for check in checks:
-        word, style = ("damaged", "red") if check.problems else ("ok", "green")
-        line = Text(f"{word:<8}", style=style)
-        line.append(check.name, style="bold")
-        yield line
-        yield from _problem_lines(check.problems, "red")
-        yield from _problem_lines(check.waiting, "yellow")
-
-
-def _problem_lines(problems: tuple[Problem, ...], style: str) -> Iterable[Text]:
-    """Each with its place; the commands once, behind those that they mend."""
-    from rich.text import Text
-
-    from ragla.render import first_of, one_line
-
-    for mend in dict.fromkeys(problem.mend for problem in problems):
-        same = [problem for problem in problems if problem.mend == mend]
-        said = (f"  {one_line(problem.where)}: {one_line(problem.what)}" for problem in same)
-        yield from first_of((Text(line, style=style) for line in said), SHOWN, style)
-        yield Text(f"  → {one_line(mend)}")
-
-
-def doctor_json(place: Path, checks: Iterable[Check], mended: Iterable[str]) -> dict[str, Any]:
-    """``ragla doctor --json``."""
-    listed = [
-        {
-            "name": check.name,
-            "ok": not check.problems,
-            "problems": [_as_json(problem) for problem in check.problems],
-            "waiting": [_as_json(problem) for problem in check.waiting],
-        }
-        for check in checks
-    ]
-    return {
-        "schema": "ragla.doctor/1",
-        "index": str(place),
-        "ok": all(check["ok"] for check in listed),
-        "mended": list(mended),
-        "checks": listed,
-    }
-
-
-def _as_json(problem: Problem) -> dict[str, str]:
-    return {"what": problem.what, "where": problem.where, "mend": problem.mend}

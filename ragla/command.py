@@ -100,11 +100,12 @@ Row = tuple[str, str]
 
 def show_help(command: Any, ctx: Any) -> None:
     """Usage, what it does, examples; then arguments, options and commands."""
-    from rich.console import Console
     from rich.text import Text
 
-    width = min(Console(file=data_stream()).width, WIDEST)
-    console = Console(file=data_stream(), width=width, markup=False, highlight=False, emoji=False)
+    from ragla.lines import PipeConsole
+
+    width = min(PipeConsole(file=data_stream()).width, WIDEST)
+    console = PipeConsole(file=data_stream(), width=width, markup=False, highlight=False, emoji=False)
     usage = " ".join(["Usage: ragla", *ctx.command_path.split()[1:], *command.collect_usage_pieces(ctx)])
     show_wrapped(console, Text(usage), 0, hang=4)
     paragraphs = [" ".join(part.split()) for part in (command.help or "").strip().split("\n\n")]

@@ -55,6 +55,12 @@ def models(ctx: Any, incomplete: str) -> Iterable[str]:
 
 
 @careful
+def recordings(ctx: Any, incomplete: str) -> Iterable[str]:
+    """Files of JSON."""
+    return _files(incomplete, (".json",))
+
+
+@careful
 def model_names(ctx: Any, incomplete: str) -> Iterable[str]:
     """Models with a short name."""
     from ragla.models import registry

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
-from ragla.answer import Answer, Answerer, OnStep, Stopped
+from ragla.answering import Answer, Answering, OnStep, Stopped
 from ragla.prompt import Turn
 from ragla.text_stream import OnText
 
@@ -30,7 +30,7 @@ class Conversation:
 
     def __init__(
         self,
-        answerer: Answerer,
+        answerer: Answering,
         retriever: Retriever,
         turns: Sequence[Turn] = (),
         asked: str | None = None,

@@ -66,8 +66,6 @@ class Failure:
         if form is not None and sys.stdout is not None:
             try:
                 print_json(self.as_json(), form)
-            except BrokenPipeError:
-                raise
             except OSError:  # stdout may be what failed; the lines above have said it
                 return
 

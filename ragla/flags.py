@@ -99,7 +99,11 @@ def load_profile(
         if not equals:
             raise UsageError(f"--set {entry}: no value", "write --set KEY=VALUE, such as decode.max_depth=8")
         given[key.strip()] = value
-    return profiles.load(given, profile)
+    loaded = profiles.load(given, profile)
+    model = given.get("decode.model")
+    if model is not None and loaded.profile.decode.backend == "remote":  # it is the server that has it
+        loaded = profiles.load({"decode.remote_model": model, **given}, profile)
+    return loaded
 
 
 def load_model(profile: Profile, quiet: bool) -> TargetModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from itertools import pairwise
 from typing import Any
 
@@ -10,13 +11,24 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from ragla.process import hush
 from ragla.render import CONTROL, safe
 
 WORD = re.compile(r"\S+\s*")
 INDENT = 2  # columns by which what goes on is further right
 
 
-class LineConsole(Console):
+class PipeConsole(Console):
+    """Tells the command when the reader of stdout has left; where that of stderr has, it goes on."""
+
+    def on_broken_pipe(self) -> None:
+        """What rich calls where it cannot write."""
+        if not self.stderr:
+            raise  # the BrokenPipeError that rich has caught
+        hush(sys.stderr)
+
+
+class LineConsole(PipeConsole):
     """Neutralises what would command the terminal, whatever it comes from, and ends lines between words.
 
     That is for ``soft_wrap`` lines, which the terminal would break anywhere. A word that is longer than the

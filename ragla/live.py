@@ -27,6 +27,10 @@ SAVE, RESTORE = "\x1b7", "\x1b8"
 DIM, PLAIN = "\x1b[2m", "\x1b[0m"
 SPARK_STEPS = 24
 FIRST_EMOJI = 0x1F000
+# emoji that terminals have long drawn two columns wide, but for those that change the one before them
+OLD_EMOJI = frozenset([*range(0x1F300, 0x1F3FB), *range(0x1F400, 0x1F650), *range(0x1F680, 0x1F6D0)])
+JOINER, AS_EMOJI = "\u200d", "\ufe0f"
+WIDE_SPEAKERS = ("zh", "ja", "ko")
 
 
 class Columns:
@@ -34,6 +38,8 @@ class Columns:
 
     def __init__(self) -> None:
         self.least = self.most = 0
+        self._ambiguous = 2 if ambiguous_may_be_wide() else 1
+        self._is_joined = False  # the next character may become one with what stands before it
 
     def advance(self, text: str, width: int) -> None:
         """Text was written to a terminal of ``width`` columns."""
@@ -43,7 +49,9 @@ class Columns:
             elif character == "\t":
                 self._tab(width)
             else:
-                least, most = cells(character)
+                least, most = cells(character, self._ambiguous)
+                least = 0 if self._is_joined else least
+                self._is_joined = character == JOINER
                 self.least += least + (least == 2 and self.least % width == width - 1)
                 self.most += most + (most == 2 and self.most % width == width - 1)
 
@@ -66,18 +74,31 @@ class Columns:
         return last // width > (first - 1) // width
 
 
-def cells(character: str) -> tuple[int, int]:
-    """The least and the most columns that terminals give a character."""
+def ambiguous_may_be_wide() -> bool:
+    """Whether a terminal may draw quotes, dashes and the like two columns wide: in East Asia."""
+    language = next(filter(None, (os.environ.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))), "")
+    return language.startswith(WIDE_SPEAKERS)
+
+
+def cells(character: str, ambiguous: int = 2) -> tuple[int, int]:
+    """The least and the most columns that terminals give a character; ``ambiguous``: the most to those of
+    ambiguous width.
+    """
     if character.isascii():
         return 1, 1
     breadth = unicodedata.east_asian_width(character)
-    if breadth == "A":  # some terminals in East Asia draw it wide
-        return 1, 2
+    if character == AS_EMOJI:  # makes the one before it wide, where it is known
+        return 0, 1
+    category = unicodedata.category(character)
     if ord(character) < FIRST_EMOJI:
-        if unicodedata.category(character) == "Mn":
+        if category == "Mn":
             return 0, 0
-        if unicodedata.category(character)[0] in "LNPSZ":
+        if breadth == "A":
+            return 1, ambiguous
+        if category[0] in "LNPSZ":
             return (2, 2) if breadth in "WF" else (1, 1)
+    if ord(character) in OLD_EMOJI and breadth == "W":
+        return 2, 2
     return 0, 2
 
 
@@ -120,12 +141,13 @@ class View:
                 self.column_known.lose(width)  # the terminal was resized and may have moved the text
             self._width = width
 
-    def step(self, stats: DecodeStats) -> None:
-        """What the answer has cost so far: the line is drawn anew."""
+    def step(self, stats: DecodeStats, elapsed_s: float | None = None) -> None:
+        """What the answer has cost so far: the line is drawn anew; ``elapsed_s``: none means now."""
         if self._place is None or not self._begun:
             return
         self.erase()
-        line = status_line(stats, perf_counter() - self.began, columns(sys.stderr) - 1)
+        elapsed_s = perf_counter() - self.began if elapsed_s is None else elapsed_s
+        line = status_line(stats, elapsed_s, columns(sys.stderr) - 1)
         if self._place == "alone":
             _tell(f"{DIM}{line}{PLAIN}")
         elif self.column_known.may_be_full(self._width) or columns(sys.stdout) != self._width:
@@ -158,13 +180,13 @@ class View:
 
 
 @contextmanager
-def answering(quiet: bool) -> Iterator[View]:
+def answering(quiet: bool, doing: str = "searching") -> Iterator[View]:
     """The view of one answer; what is being done stands there until its text begins."""
     if quiet:
         yield View(None, quiet=True)
         return
     data_stream()
-    with phase("searching", quiet=False) as waiting:
+    with phase(doing, quiet=False) as waiting:
         view = View(waiting, quiet=False)
         try:
             yield view

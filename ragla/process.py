@@ -1,8 +1,12 @@
-"""What has to be decided for the whole process before torch is loaded."""
+"""What holds for the whole process: what is decided before torch is loaded, streams whose reader leaves."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import select
+from pathlib import Path
+from typing import TextIO
 
 # Threads of GNU OpenMP spin for milliseconds at every barrier. With one other busy program on the machine
 # the spinning holds up the very thread it waits for and a step takes ten times as long; a short spin costs
@@ -18,3 +22,37 @@ def prepare() -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+
+
+def reader_has_left(*streams: TextIO | None) -> bool:
+    """Whether one of the streams is a pipe that nobody reads any more, as behind ``| head -1``."""
+    return any(_is_broken(stream) for stream in streams if stream is not None)
+
+
+def _is_broken(stream: TextIO) -> bool:
+    if not hasattr(select, "poll"):  # Windows: little else breaks a pipe
+        return True
+    poll = select.poll()
+    try:
+        poll.register(stream.fileno(), select.POLLOUT)
+    except (OSError, ValueError):
+        return False
+    return any(event & select.POLLERR for _, event in poll.poll(0))
+
+
+def hush(stream: TextIO | None) -> None:
+    """What a stream still holds, and what is written to it from here on, is for nobody."""
+    if stream is None:
+        return
+    with contextlib.suppress(OSError, ValueError), Path(os.devnull).open("wb") as nobody:
+        os.dup2(nobody.fileno(), stream.fileno())
+
+
+def flush_or_hush(stream: TextIO | None) -> None:
+    """Pass on what a stream holds; what cannot be, Python is not to complain of at its end."""
+    if stream is None:
+        return
+    try:
+        stream.flush()
+    except OSError:
+        hush(stream)

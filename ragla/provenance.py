@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple
 
+from ragla.following import FollowsCopies, Piece
 from ragla.prompt import CITATION
 from ragla.text_runs import WORD, Run, Runs, Units
-from ragla.unsupported import WhatWasRead
+from ragla.unsupported import Unsupported, WhatWasRead
 
 if TYPE_CHECKING:
     from ragla.decode.request import Block
@@ -50,14 +51,6 @@ class CopySpan:
     number: int
 
 
-class Piece(NamedTuple):
-    """``answer[start:end]`` and the number of the passage it was copied from; None for the model's own."""
-
-    start: int
-    end: int
-    number: int | None
-
-
 class CopiedFrom:
     """A passage of the prompt, ready to be compared with an answer."""
 
@@ -79,17 +72,6 @@ class CopiedFrom:
         first, last = (line + bisect_right(self._line_ends, at) for at in (offset, stop - 1))
         place = start_of_passage + offset, start_of_passage + stop
         return CopySpan(start, end, source.path, first, last, *place, self.number)
-
-
-@runtime_checkable
-class FollowsCopies(Protocol):
-    """A receiver of an answer's text that also wants to know where it was copied from."""
-
-    def follow(self, trace: CopyTrace) -> None:
-        """An answer begins; ``trace`` has each piece of its text before the receiver."""
-
-    def __call__(self, text: str) -> None:
-        """More of the answer has come."""
 
 
 class Draft(NamedTuple):
@@ -141,6 +123,10 @@ class CopyTrace:
     def read(self) -> WhatWasRead:
         """The numbers and names that the answer may have."""
         return WhatWasRead(self._read)
+
+    def unsupported(self, text: str) -> tuple[Unsupported, ...]:
+        """Those that ``text`` has beyond them, in its order."""
+        return self.read.unsupported(text)
 
     def drafted(self, block: Block, before: str) -> None:
         """Note where the tokens of a block were read; ``before`` is the decoded answer without it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from statistics import mean, median
@@ -14,6 +14,7 @@ from rich.text import Text
 from ragla.provenance import CopySpan, copied_shares
 from ragla.render import counted, one_line, place
 from ragla.render_copied import file_link, style_of
+from ragla.render_figures import figures_json, figures_line
 
 if TYPE_CHECKING:
     from ragla.answer import Answer
@@ -102,38 +103,45 @@ def cost_lines(answer: Answer) -> Iterable[Text]:
     """What the answer cost, if anything was decoded, and how the drafts were sized."""
     if answer.judged is not None and answer.answered:
         yield Text(f"asked first if the passages say the answer: yes {answer.judged:.2f}", style="dim")
+    if answer.figures is not None:
+        yield figures_line(answer, answer.figures)
     if answer.stats.steps:
         yield stats_line(answer)
     if answer.stats.drafted:
         yield nodes_line(answer.stats.nodes)
 
 
-def verdict_line(verdict: Verdict, decode: Callable[[list[int]], str], dtype: str) -> Text:
-    """Whether plain decoding says the same; if not, where and by how much it prefers its own."""
-    difference = verdict.difference
+def verdict_line(verify: Mapping[str, Any]) -> Text:
+    """What ``verdict_json`` says, in a line."""
+    difference = verify["difference"]
     if difference is None:
-        return Text(f"verified: plain decoding gives the same {counted(verdict.tokens, 'token')}", "green")
-    style = "bold red" if difference.is_bug else "yellow"
-    place = f"{verdict.word} at token {difference.position + 1}: "
-    said, plain = (
-        "nothing" if token is None else repr(decode([token])) for token in (difference.said, difference.plain)
-    )
-    if difference.gap is None:
+        return Text(f"verified: plain decoding gives the same {counted(verify['tokens'], 'token')}", "green")
+    is_bug = verify["verdict"] == "bug"
+    style = "bold red" if is_bug else "yellow"
+    place = f"{verify['verdict']} at token {difference['position'] + 1}: "
+    tokens = difference["answer"], difference["plain"]
+    said, plain = ("nothing" if token is None else one_line(repr(token["text"])) for token in tokens)
+    if difference["gap"] is None:
         return Text(f"{place}the answer has {said}, plain decoding {plain}", style)
-    gap = difference.gap
-    comparison = "over" if difference.is_bug else "within"
+    worse, better = (token["logit"] for token in tokens)
+    comparison = "over" if is_bug else "within"
     return Text(
-        f"{place}the answer has {said} (logit {gap.worse_logit:.6g}), plain decoding {plain} "
-        f"({gap.better_logit:.6g}); the gap {gap.width:.3g} is {comparison} the {difference.tolerance:.3g} "
-        f"that rounding explains in {dtype}",
+        f"{place}the answer has {said} (logit {worse:.6g}), plain decoding {plain} ({better:.6g}); "
+        f"the gap {difference['gap']:.3g} is {comparison} the {difference['tolerance']:.3g} "
+        f"that rounding explains in {one_line(verify['dtype'])}",
         style,
     )
 
 
-def verdict_json(verdict: Verdict, decode: Callable[[list[int]], str]) -> dict[str, Any]:
-    """The same for a script."""
+def verdict_json(verdict: Verdict, decode: Callable[[list[int]], str], dtype: str) -> dict[str, Any]:
+    """Whether plain decoding says the same; if not, where and by how much it prefers its own."""
     difference = verdict.difference
-    document: dict[str, Any] = {"verdict": verdict.word, "tokens": verdict.tokens, "difference": None}
+    document: dict[str, Any] = {
+        "verdict": verdict.word,
+        "tokens": verdict.tokens,
+        "dtype": dtype,
+        "difference": None,
+    }
     if difference is not None:
         gap = difference.gap
         document["difference"] = {
@@ -155,6 +163,8 @@ def token_json(
 
 def stats_json(answer: Answer) -> dict[str, Any]:
     """The same numbers and some more, unrounded."""
+    if answer.figures is not None:
+        return figures_json(answer, answer.figures)
     stats = answer.stats
     return {
         "prompt_tokens": stats.prompt_tokens,
@@ -194,6 +204,8 @@ def step_rows(stats: DecodeStats) -> list[dict[str, Any]]:
 def answer_json(answer: Answer, notices: Sequence[str]) -> dict[str, Any]:
     """``ragla ask --json``."""
     shares = copied_shares(answer.text, answer.provenance)
+    figures = answer.figures  # None: decoded here, and all is known
+    knows_copies = figures is None or figures.copied_share is not None
     sources = [
         {
             "number": source.number,
@@ -202,14 +214,14 @@ def answer_json(answer: Answer, notices: Sequence[str]) -> dict[str, Any]:
             "last_line": source.last_line,
             "score": source.score,
             "cited": source.cited,
-            "copied_tokens": source.copied,
+            "copied_tokens": source.copied if knows_copies else None,
             "copied_share": shares.get(source.number, 0.0),
             "stale": None if source.freshness is None else source.freshness != "same",
             "stale_reason": None if source.freshness == "same" else source.freshness,
         }
         for source in answer.sources
     ]
-    return {
+    document = {
         "schema": "ragla.ask/1",
         "question": answer.question,
         "answer": answer.text,
@@ -224,3 +236,4 @@ def answer_json(answer: Answer, notices: Sequence[str]) -> dict[str, Any]:
         "steps": step_rows(answer.stats),
         "notices": list(notices),
     }
+    return document if figures is None else {**document, "remote": True}

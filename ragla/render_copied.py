@@ -21,7 +21,7 @@ from ragla.render import safe
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ragla.provenance import CopyTrace
+    from ragla.following import Followed
     from ragla.text_stream import OnText
 
 COLOURS = ("cyan", "green", "magenta", "blue")  # of the terminal's own palette: readable on dark and on light
@@ -55,10 +55,10 @@ class CopiedWriter:
     def __init__(self, write: Write, console: Console) -> None:
         self._write = write
         self._console = console
-        self._trace: CopyTrace | None = None
+        self._trace: Followed | None = None
         self._written = 0
 
-    def follow(self, trace: CopyTrace) -> None:
+    def follow(self, trace: Followed) -> None:
         """An answer begins; ``trace`` has its text when a piece of it arrives."""
         self._trace = trace
         self._written = 0
@@ -76,12 +76,12 @@ class CopiedWriter:
             self._show(self._trace, ended=True)
             self._trace = None
 
-    def _show(self, trace: CopyTrace, *, ended: bool) -> None:
+    def _show(self, trace: Followed, *, ended: bool) -> None:
         pieces = list(trace.pieces(ended=ended))
         growing = None if ended else NUMBER.search(trace.text)
         settled = growing.start() if growing else len(trace.text)
         certain = trace.text[: min(pieces[-1].end, settled)] if pieces else ""
-        flagged = trace.read.unsupported(certain)
+        flagged = trace.unsupported(certain)
         for start, end, number in pieces:
             if number is not None:
                 self._put(trace, end, style_of(number))
@@ -93,7 +93,7 @@ class CopiedWriter:
                     self._put(trace, one.end, FLAGGED)
             self._put(trace, end, None)
 
-    def _put(self, trace: CopyTrace, end: int, style: Style | None) -> None:
+    def _put(self, trace: Followed, end: int, style: Style | None) -> None:
         """Write the answer up to ``end``, but for what is written."""
         text = trace.text[self._written : end]
         if text:

@@ -95,11 +95,16 @@ def tell_more(text: str) -> None:
         errors().print(render.one_line(text), style="dim", soft_wrap=True)
 
 
+def escaped(text: str) -> str:
+    """JSON as it is written: nothing in it commands a terminal or ends a line."""
+    return ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def print_json(document: dict[str, Any], form: JsonForm = "document") -> None:
     """One JSON document on stdout, as several lines or as one. Raises UsageError where there is none."""
     stdout = data_stream()
     text = json.dumps(document, ensure_ascii=False, indent=2 if form == "document" else None)
-    stdout.write(ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
+    stdout.write(escaped(text) + "\n")
     stdout.flush()
 
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ragla.answer import Answer
     from ragla.decode.stats import DecodeStats, StepStats
     from ragla.live import View
+    from ragla.recorder import Recorder
     from ragla.trie import DraftTree
     from ragla.trie.token_trie import Origin
 
@@ -27,10 +28,18 @@ Decode = Callable[[list[int]], str]
 class Tracer:
     """Follows one answer after the other; ``draws``: each draft tree is shown on stderr."""
 
-    def __init__(self, decode: Decode, *, draws: bool, file: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        decode: Decode,
+        *,
+        draws: bool,
+        file: TextIO | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
         self.decode = decode
         self.draws = draws
         self.file = file
+        self.recorder = recorder
         self._view: View | None = None
         self._steps = 0
         self._last: tuple[DraftTree, list[int]] | None = None
@@ -44,6 +53,8 @@ class Tracer:
         """A step was verified; its text is about to come."""
         self._steps += 1
         self._last = tree, accepted
+        if self.recorder is not None:
+            self.recorder.verified()
         if self.draws:
             from ragla.render_trace import step_tree
 
@@ -54,15 +65,13 @@ class Tracer:
 
     def step(self, stats: DecodeStats) -> None:
         """What that step has cost is known now."""
-        if self._last is not None:
-            self._write(
-                {
-                    "event": "step",
-                    "step": self._steps,
-                    **step_record(*self._last, stats.steps[-1], self.decode),
-                }
-            )
-            self._last = None
+        if self._last is None or (self.file is None and self.recorder is None):
+            return
+        record = step_record(*self._last, stats.steps[-1], self.decode)
+        self._last = None
+        self._write({"event": "step", "step": self._steps, **record})
+        if self.recorder is not None:
+            self.recorder.step(self._steps, record)
 
     def end(self, answer: Answer) -> None:
         """The answer is there."""
@@ -114,6 +123,13 @@ def origin_place(origin: Origin) -> tuple[str, str | None]:
     if kind not in KINDS:  # it has the name of the answer that is kept
         return "earlier answer", None
     return kind, place.partition(":")[2] if kind == "document" else None
+
+
+def origin_of(kind: str, path: str | None, token: int) -> Origin:
+    """What ``origin_record`` has told so; where in a document a part of it began is not kept."""
+    from ragla.trie.token_trie import Origin
+
+    return Origin(f"document:0:{path or ''}" if kind == "document" else kind, token)
 
 
 @contextmanager

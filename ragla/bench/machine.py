@@ -7,7 +7,7 @@ import platform
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from time import monotonic, process_time
+from time import monotonic, process_time, sleep
 
 STAT = Path("/proc/stat")
 WAITING = (3, 4)  # columns of the first line of /proc/stat, behind its name, that count cores without work
@@ -25,6 +25,26 @@ def cpu_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
         if names and names[0]:
             return names[0]
     return platform.processor() or platform.machine()
+
+
+def usable_cores(root: Path = Path("/")) -> float:
+    """Cores that this process may use: those it is bound to, or a control group's share if that is less."""
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    groups = root / "sys/fs/cgroup"
+    shares = (
+        _share(groups / "cpu.max"),
+        _share(groups / "cpu/cpu.cfs_quota_us", groups / "cpu/cpu.cfs_period_us"),
+    )
+    return min([float(bound), *(share for share in shares if share is not None)])
+
+
+def _share(*files: Path) -> float | None:
+    """Cores that a quota, which comes before its period, allows; None where there is no quota."""
+    try:
+        quota, period = (int(word) for path in files for word in path.read_text(encoding="ascii").split())
+    except (OSError, ValueError):  # "max": none
+        return None
+    return quota / period if quota > 0 and period > 0 else None
 
 
 def load_average() -> float | None:
@@ -55,6 +75,12 @@ class CoreClock:
             return None
         used = (now.all_s - self.all_s) - (now.own_s - self.own_s)
         return round(max(0.0, used / (now.at_s - self.at_s)), 2)
+
+
+def others_since_at_least(clock: CoreClock, seconds: float) -> float | None:
+    """What others have used since then, looked at when so long has passed: the clock's ticks are coarse."""
+    sleep(max(0.0, clock.at_s + seconds - monotonic()))
+    return clock.others_since()
 
 
 def used_core_seconds(stat: Path = STAT) -> float | None:

@@ -28,10 +28,11 @@ MEANINGS = {
 EXIT_CODES: dict[str, tuple[int, ...]] = {
     "index": (3, 5, 6),
     "info": (3,),
-    "doctor": (3, 6),
+    "doctor": (3, 5, 6),
     "remove": (3, 6),
     "search": (3, 4, 5),
     "ask": (3, 4, 5),
+    "replay": (),
     "chat": (3, 4, 5),
     "bench": (3, 4, 5),
     "serve": (3, 5),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ragla.bench import machine
-from ragla.bench.machine import CoreClock, used_core_seconds
+from ragla.bench.machine import CoreClock, others_since_at_least, usable_cores, used_core_seconds
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="read from /proc/stat")
 
@@ -48,3 +48,36 @@ def test_this_machine_tells() -> None:
     used = used_core_seconds()
     assert used is not None
     assert used > 0
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({}, None),
+        ({"cpu.max": "max 100000\n"}, None),
+        ({"cpu.max": "150000 100000\n"}, 1.5),
+        ({"cpu.max": "99900000 100000\n"}, None),
+        ({"cpu/cpu.cfs_quota_us": "50000\n", "cpu/cpu.cfs_period_us": "100000\n"}, 0.5),
+        ({"cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}, None),
+        ({"cpu.max": "?\n", "cpu/cpu.cfs_quota_us": "5\n"}, None),
+    ],
+)
+def test_a_container_has_the_cores_that_its_share_leaves(
+    tmp_path: Path, files: dict[str, str], cores: float | None
+) -> None:
+    for name, content in files.items():
+        path = tmp_path / "sys/fs/cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    bound = float(len(os.sched_getaffinity(0)))
+    assert usable_cores(tmp_path) == (bound if cores is None else min(bound, cores))
+
+
+def test_what_others_use_is_looked_at_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(machine, "sleep", slept.append)
+    clock = CoreClock(0.0, 0.0, machine.monotonic())
+    others_since_at_least(clock, 5.0)
+    others_since_at_least(CoreClock(0.0, 0.0, clock.at_s - 9.0), 5.0)
+    assert 4.0 < slept[0] <= 5.0
+    assert slept[1] == 0.0

@@ -30,6 +30,7 @@ def spec_bench(tmp_path: Path) -> Path:
 def quiet(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with nothing else to do, whatever this one does."""
     monkeypatch.setattr("ragla.bench.machine.load_average", lambda: 0.0)
+    monkeypatch.setattr("ragla.bench.machine.others_since_at_least", lambda clock, seconds: 0.0)
 
 
 def test_spec_benchs_file_is_compared_saved_shown_and_drawn(
@@ -135,11 +136,11 @@ def test_float32_and_8_bit_stand_in_one_table(ragla: Ragla, world: World, spec_b
 
 
 @pytest.mark.parametrize(
-    ("load", "threads", "cores", "said"),
-    [(3.5, 0, 2, "busy (load 3.5 on 2 cores)"), (0.2, 0, 2, ""), (3.5, 4, 64, ""), (None, 0, 2, "")],
+    ("used", "threads", "cores", "said"),
+    [(3.5, 0, 2, "busy (others use 3.5 of 2 cores)"), (0.2, 0, 2, ""), (3.5, 4, 64, ""), (None, 0, 2, "")],
 )
 def test_a_busy_machine_is_told_before_it_is_measured(
-    load: float | None,
+    used: float | None,
     threads: int,
     cores: int,
     said: str,
@@ -147,7 +148,7 @@ def test_a_busy_machine_is_told_before_it_is_measured(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(cli_bench_compare.os, "cpu_count", lambda: cores)
-    warn_if_busy(Profile(decode=DecodeSettings(threads=threads)), load)
+    warn_if_busy(Profile(decode=DecodeSettings(threads=threads)), used)
     told = capsys.readouterr()
     assert told.out == ""
     assert said in told.err

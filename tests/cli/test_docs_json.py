@@ -24,10 +24,10 @@ VERSION = 1
 # a network, a server, Milvus; a file that only ragla reads
 NOT_WRITTEN = {"ragla.pull/1", "ragla.health/1", "ragla.request/1", "ragla.serve/1", "ragla.published/1"}
 PRIVATE = {"ragla.conversation/1"}
-# what takes a reranker, or texts that differ
+# what takes a reranker, a server, or texts that differ
 NOT_SEEN = (
     "ragla.ask/1: verify.difference.", "ragla.ask/1: explain.reranker.", "ragla.search/1: explain.reranker.",
-    "ragla.bench/1: decoders.first_difference.",
+    "ragla.bench/1: decoders.first_difference.", "ragla.ask/1: remote",
 )  # fmt: skip
 Written = dict[str, list[dict[str, Any]]]
 
@@ -47,7 +47,8 @@ def written(world: World, tmp_path_factory: pytest.TempPathFactory) -> Written:
             assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
             for document in documents(result.stdout):
                 found[document.get("schema", "")].append(document)
-        found["ragla.trace/1"] = documents((folder / "trace.jsonl").read_text("utf-8"))
+        for name, file in (("ragla.trace/1", "trace.jsonl"), ("ragla.recording/1", "recorded.json")):
+            found[name] = documents((folder / file).read_text("utf-8"))
     return found
 
 
@@ -92,7 +93,9 @@ def runs(folder: Path, world: World) -> Iterator[Result]:
     yield ragla("search", QUESTION, "--json", "--profile", "none")
     yield ragla("why-not", "travel.md", QUESTION, "--json")
     yield ragla("ask", QUESTION, "--explain", "--verify", "--json")
-    yield ragla("ask", QUESTION, *short, "--trace-json", folder / "trace.jsonl", "--json")
+    kept = ["--trace-json", folder / "trace.jsonl", "--record", folder / "recorded.json"]
+    yield ragla("ask", QUESTION, *short, *kept, "--json")
+    yield ragla("replay", folder / "recorded.json", "--json")
     yield ragla("ask", QUESTION, "-s", "retrieve.judge=1", "--json")
     yield ragla("ask", QUESTION, "--model", save_parrot(folder / "parrot", PARROT), "--json")
     yield ragla("ask", "--file", asked, *short, "--jsonl")

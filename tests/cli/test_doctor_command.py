@@ -42,27 +42,28 @@ def paths(found: dict[str, Any]) -> set[str]:
     return {Path(path).name for path in found["read"]}
 
 
-def test_a_whole_index_is_said_to_be_whole(ragla: Ragla, place: list[str]) -> None:
-    told = ragla("doctor", *place)
-    assert told.exit_code == 0
-    assert [line.split() for line in told.stdout.splitlines()] == [
+def test_a_whole_index_is_said_to_be_whole(ragla: Ragla, mine: World) -> None:
+    told = ragla("doctor", *mine.flags)
+    assert told.exit_code == 0, told.output
+    _, _, about_index = told.stdout.partition(f"\nindex {mine.index}\n")
+    assert [line.split() for line in about_index.splitlines()] == [
         ["ok", name] for name in ("folder", "database", "records", "files", "passages", "words", "vectors")
     ]
-    found = document(ragla("doctor", *place, "--json"))
+    found = document(ragla("doctor", *mine.flags, "--json"))
     assert (found["schema"], found["ok"], found["mended"]) == ("ragla.doctor/1", True, [])
 
 
-def test_damage_is_said_mended_and_read_again(ragla: Ragla, mine: World, place: list[str]) -> None:
+def test_damage_is_said_mended_and_read_again(ragla: Ragla, mine: World) -> None:
     damage(mine, "UPDATE chunks SET title = '\x1b[31mred[bold]'")
     asked = ragla("search", QUESTION, *mine.flags)
     assert asked.exit_code == 3
     assert "ragla doctor --repair" in asked.stderr
-    told = ragla("doctor", *place)
+    told = ragla("doctor", *mine.flags)
     assert told.exit_code == 3
     assert "damaged passages" in told.stdout
     assert "→ ragla doctor --repair --index" in told.stdout
     assert "\x1b" not in told.stdout
-    found = document(ragla("doctor", *place, "--repair", "--json"))
+    found = document(ragla("doctor", *mine.flags, "--repair", "--json"))
     assert found["ok"]
     assert found["mended"]
     (waiting,) = [check for check in found["checks"] if check["waiting"]]
@@ -71,21 +72,19 @@ def test_damage_is_said_mended_and_read_again(ragla: Ragla, mine: World, place: 
     assert ragla("search", QUESTION, *mine.flags).exit_code == 0
 
 
-def test_what_cannot_be_mended_says_what_is_left(ragla: Ragla, mine: World, place: list[str]) -> None:
+def test_what_cannot_be_mended_says_what_is_left(ragla: Ragla, mine: World) -> None:
     database = current_database(mine.index)
     assert database
     database.write_bytes(b"not a database at all" * 500)
-    told = ragla("doctor", "--repair", *place)
+    told = ragla("doctor", "--repair", *mine.flags)
     assert told.exit_code == 3
     assert "→ ragla index --rebuild FOLDER --index" in told.stdout
     assert "Traceback" not in told.output
     assert ragla("index", "--rebuild", mine.docs, *mine.flags).exit_code == 0
-    assert ragla("doctor", *place).exit_code == 0
+    assert ragla("doctor", *mine.flags).exit_code == 0
 
 
-@pytest.mark.parametrize(
-    "command", [["doctor"], ["doctor", "--repair"], ["remove", "x"], ["remove", "--list"]]
-)
+@pytest.mark.parametrize("command", [["doctor", "--repair"], ["remove", "x"], ["remove", "--list"]])
 def test_without_an_index_the_command_that_makes_one(
     ragla: Ragla, tmp_path: Path, command: list[str]
 ) -> None:

@@ -61,7 +61,7 @@ def test_what_there_is_of_an_answer_is_shown(ragla: Ragla, world: World, press: 
 def test_a_part_of_an_answer_is_verified_as_far_as_it_goes(ragla: Ragla, world: World, press: Any) -> None:
     press(4)
     answer = document(ragla("ask", QUESTION, *plain(world, "--verify"), "--json"))
-    assert answer["verify"] == {"verdict": "equal", "tokens": 4, "difference": None}
+    assert answer["verify"] == {"verdict": "equal", "tokens": 4, "dtype": "int8", "difference": None}
 
 
 def test_a_part_of_an_answer_is_not_kept(ragla: Ragla, world: World, press: Any) -> None:

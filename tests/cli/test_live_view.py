@@ -60,7 +60,8 @@ def test_what_stays_on_the_screen_is_the_text(
     assert lines == shown_plainly(pieces, columns)
 
 
-PIECES = st.lists(st.text(st.sampled_from("ab c\t\n“–é每。가́�🙂\u200d"), max_size=30), min_size=1, max_size=8)
+CHARACTERS = st.sampled_from("ab c\t\n“–é每。가́�🙂\u200d\ufe0f❤👍🏽")
+PIECES = st.lists(st.text(CHARACTERS, max_size=30), min_size=1, max_size=8)
 
 
 @given(PIECES, st.integers(8, 60))
@@ -170,9 +171,13 @@ def test_colour_that_is_forced_off_a_terminal_moves_nothing(
 
 @pytest.mark.parametrize(
     ("text", "least", "most"),
-    [("abc", 3, 3), ("每晚", 4, 4), ("“a”", 3, 5), ("é", 1, 2), ("a\tb", 9, 9), ("a\nb", 1, 1)],
-)
-def test_columns_are_counted_as_far_as_they_are_certain(text: str, least: int, most: int) -> None:
+    [("abc", 3, 3), ("每晚", 4, 4), ("“a”", 3, 3), ("é", 1, 1), ("🙂", 2, 2), ("🙂\u200d🙂", 2, 6),
+     ("❤\ufe0f", 1, 2), ("🏽", 0, 2), ("a\tb", 9, 9), ("a\nb", 1, 1)],
+)  # fmt: skip
+def test_columns_are_counted_as_far_as_they_are_certain(
+    monkeypatch: pytest.MonkeyPatch, text: str, least: int, most: int
+) -> None:
+    monkeypatch.setenv("LC_ALL", "en_GB.UTF-8")
     counted = Columns()
     counted.advance(text, WIDTH)
     assert (counted.least, counted.most) == (least, most)
@@ -184,3 +189,27 @@ def test_a_wide_character_does_not_fit_the_last_column() -> None:
     assert (counted.least, counted.may_be_full(WIDTH)) == (WIDTH + 2, False)
     counted.advance("a" * (WIDTH - 2), WIDTH)
     assert counted.may_be_full(WIDTH)
+
+
+def test_where_quotes_may_be_wide_they_are_not_certain(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LC_ALL", "")
+    monkeypatch.delenv("LC_CTYPE", raising=False)
+    monkeypatch.setenv("LANG", "zh_CN.UTF-8")
+    counted = Columns()
+    counted.advance("“a”", WIDTH)
+    assert (counted.least, counted.most) == (3, 5)
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_quotes_accents_and_emoji_do_not_hide_the_line(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
+    """A long paragraph of them: the line is left out at the edge alone."""
+    monkeypatch.setenv("LC_ALL", "en_GB.UTF-8")
+    words = ["“Déjà", "vu”", "–", "🙂", "…", "‘naïve’"] * 30
+    with terminal(monkeypatch, columns) as screen, answering(quiet=False) as view:
+        drawn = 0
+        for word in words:
+            view.write(f"{word} ")
+            view.step(SOME_STEPS)
+            drawn += view._stands
+            screen.read()
+    assert drawn >= 0.9 * len(words)

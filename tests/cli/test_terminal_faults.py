@@ -194,7 +194,7 @@ def test_a_reader_that_leaves_in_the_middle_of_an_answer_is_no_error(
     os.close(reader)
     stdout = os.fdopen(writer, "w", encoding="utf-8")
     monkeypatch.setattr(sys, "stdout", stdout)
-    assert run(["ask", QUESTION, *world.flags]) == 1
+    assert run(["ask", QUESTION, *world.flags]) == 0
     with contextlib.suppress(BrokenPipeError):
         stdout.close()
     assert capfd.readouterr().err == ""

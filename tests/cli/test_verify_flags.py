@@ -15,10 +15,11 @@ BFLOAT16 = ["-s", "decode.dtype=bfloat16", "-s", "decode.backend=eager"]
 FLOAT32 = ["-s", "decode.dtype=float32"]
 
 
-@pytest.mark.parametrize("more", [FLOAT32, ["-s", "decode.dtype=int8"]], ids=["float32", "int8"])
-def test_an_exact_answer_is_verified(ragla: Ragla, world: World, more: list[str]) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_an_exact_answer_is_verified(ragla: Ragla, world: World, dtype: str) -> None:
+    more = ["-s", f"decode.dtype={dtype}"]
     told = document(ragla("ask", QUESTION, *world.flags, "--verify", "--json", *more))
-    assert told["verify"] == {"verdict": "equal", "tokens": 24, "difference": None}
+    assert told["verify"] == {"verdict": "equal", "tokens": 24, "dtype": dtype, "difference": None}
     result = ragla("ask", QUESTION, *world.flags, "--verify", *more)
     assert result.exit_code == 0
     assert result.stderr.splitlines()[-1] == "verified: plain decoding gives the same 24 tokens"
@@ -103,13 +104,14 @@ def decode(ids: list[int]) -> str:
 
 def test_a_near_tie_is_told_with_both_candidates() -> None:
     verdict = Verdict(12, Difference(12, 7, 8, Gap(8, 7, 21.375, 21.25), 0.66))
-    assert verdict_line(verdict, decode, "bfloat16").plain == (
+    assert verdict_line(verdict_json(verdict, decode, "bfloat16")).plain == (
         "near-tie at token 13: the answer has 't7\\x1b' (logit 21.25), plain decoding 't8\\x1b' (21.375); "
         "the gap 0.125 is within the 0.66 that rounding explains in bfloat16"
     )
-    assert verdict_json(verdict, decode) == {
+    assert verdict_json(verdict, decode, "bfloat16") == {
         "verdict": "near-tie",
         "tokens": 12,
+        "dtype": "bfloat16",
         "difference": {
             "position": 12,
             "answer": {"token_id": 7, "text": "t7\x1b", "logit": 21.25},
@@ -122,10 +124,10 @@ def test_a_near_tie_is_told_with_both_candidates() -> None:
 
 def test_an_answer_of_another_length_is_told() -> None:
     verdict = Verdict(5, Difference(5, None, 8, None, 0.0))
-    assert verdict_line(verdict, decode, "int8").plain == (
+    assert verdict_line(verdict_json(verdict, decode, "int8")).plain == (
         "bug at token 6: the answer has nothing, plain decoding 't8\\x1b'"
     )
-    found = verdict_json(verdict, decode)["difference"]
+    found = verdict_json(verdict, decode, "int8")["difference"]
     assert (found["answer"], found["plain"]) == (None, {"token_id": 8, "text": "t8\x1b", "logit": None})
 
 
