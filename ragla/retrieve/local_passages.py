@@ -92,6 +92,8 @@ class LocalPassages:
 
     def nearest(self, vector: Vectors, limit: int, documents: Sequence[int] | None = None) -> list[int]:
         """By FAISS; compared one by one where the FAISS index would miss some."""
+        if limit < 1:
+            return []
         dense, among = self._dense(), self._of(documents)
         if dense.is_exact or (among is None and limit < dense.count):
             chosen = None if among is None else np.array(among, dtype=np.int64)

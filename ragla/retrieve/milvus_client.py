@@ -75,14 +75,19 @@ def _without_secrets(written: str) -> str:
 
 
 class Connection:
-    """A client of one collection's server; every call ends in bounded time and raises errors of ragla."""
+    """A client of one collection's server; every call ends in bounded time and raises errors of ragla.
 
-    def __init__(self, target: Target, settings: RetrieveSettings) -> None:
+    ``writes``: a file that is not there is made.
+    """
+
+    def __init__(self, target: Target, settings: RetrieveSettings, *, writes: bool = False) -> None:
         self.target = target
         self._seconds = settings.milvus_timeout_s
         MilvusClient = _client_class()
         if target.file is None:
             self._reach()
+        elif not target.file.exists() and not writes:
+            raise IndexUnusable(f"{target}: no index here", f"ragla index --to {target}")
         elif not target.file.parent.is_dir():
             raise UsageError(f"{target}: there is no folder {target.file.parent}", "make it, or name another")
         token = os.environ.get(settings.milvus_token_env or "", "")

@@ -25,8 +25,8 @@ class Collections:
     Every method raises IndexUnusable where Milvus does not answer, RaglaError where its disk is full.
     """
 
-    def __init__(self, target: Target, settings: RetrieveSettings) -> None:
-        self._connection = Connection(target, settings)
+    def __init__(self, target: Target, settings: RetrieveSettings, *, writes: bool = False) -> None:
+        self._connection = Connection(target, settings, writes=writes)
         self._index = settings.milvus_index
         self._passages, self._rows = target.collection, f"{target.collection}_rows"
         if self.exist():

@@ -72,7 +72,7 @@ def publish(
     started = time.monotonic()
     with (
         closing(Store.read(Path(index_dir))) as store,
-        closing(MilvusStore(target, settings)) as milvus,
+        closing(MilvusStore(target, settings, writes=True)) as milvus,
         database_errors(store.database),
         store.transaction("DEFERRED"),
     ):
@@ -126,7 +126,7 @@ def _bring(
 def _batches(store: Store, wanted: Sequence[tuple[int, FileRecord]]) -> Iterator[list[IndexedFile]]:
     batch: list[IndexedFile] = []
     for document_id, record in wanted:
-        batch.append(_read(store, document_id, record))
+        batch.append(read_file(store, document_id, record))
         if len(batch) >= _BATCH_FILES or sum(len(file.chunks) for file in batch) >= _BATCH_PASSAGES:
             yield batch
             batch = []
@@ -134,7 +134,7 @@ def _batches(store: Store, wanted: Sequence[tuple[int, FileRecord]]) -> Iterator
         yield batch
 
 
-def _read(store: Store, document_id: int, record: FileRecord) -> IndexedFile:
+def read_file(store: Store, document_id: int, record: FileRecord) -> IndexedFile:
     """A file as it was indexed, its text and its vectors held against their digests."""
     chunks, vectors = [], []
     for *place, vector, digest in store.connection.execute(_CHUNKS, (document_id,)):

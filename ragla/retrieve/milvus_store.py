@@ -31,11 +31,11 @@ _HEAD = "state"
 
 
 class MilvusStore:
-    """One index in Milvus. Safe to use from one thread at a time."""
+    """One index in Milvus, for one thread at a time. ``writes``: a file that is not there is made."""
 
-    def __init__(self, target: Target, settings: RetrieveSettings) -> None:
+    def __init__(self, target: Target, settings: RetrieveSettings, *, writes: bool = False) -> None:
         self.target = target
-        self._in = Collections(target, settings)
+        self._in = Collections(target, settings, writes=writes)
         self._stemmer = Stemmer()
         self._head: dict[str, Any] | None = None
         self._state = State(0, {}, (), "")
@@ -79,7 +79,7 @@ class MilvusStore:
 
     def state(self) -> State:
         """As the last whole publication left it. Raises IndexUnusable where there was none."""
-        for _ in range(3):  # it may be replaced while it is read
+        for _ in range(3 if self._in.exist() else 0):  # it may be replaced while it is read
             found = self._in.bodies([_HEAD])
             if not found:
                 break
