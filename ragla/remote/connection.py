@@ -131,9 +131,11 @@ class Connection:
         headers = {"User-Agent": f"ragla/{__version__}", "Accept-Encoding": "identity"}
         if self.address.key:
             headers["Authorization"] = f"Bearer {self.address.key}"
-        async with httpx2.AsyncClient(
-            headers=headers, timeout=timeout, trust_env=not self.address.local
-        ) as http:
+        try:
+            client = httpx2.AsyncClient(headers=headers, timeout=timeout, trust_env=not self.address.local)
+        except (OSError, ValueError, ImportError, httpx2.InvalidURL) as error:
+            raise faults.unusable_environment(self.address, error) from error
+        async with client as http:
             request = http.build_request(method, f"{self.address.url}{path}", json=body)
             response = await self._send(http, request)
             try:

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from ragla.errors import ModelUnavailable, RaglaError
+from ragla.errors import ModelUnavailable, RaglaError, UsageError
 from ragla.remote.address import Address
 
 MOST_QUOTED = 240  # characters of what a server says
@@ -40,6 +40,14 @@ def unreachable(address: Address, error: httpx2.HTTPError, connect_s: float, rea
     if isinstance(error, httpx2.SSEError):
         return BrokenOff(f"{url} sent an event that is too large")
     return BrokenOff(f"{url} broke off: {reason(address, error)}", "ask again, or look at what it logs")
+
+
+def unusable_environment(address: Address, error: Exception) -> RaglaError:
+    """The error for proxies or certificates that the environment names and that are none."""
+    return UsageError(
+        f"proxies or certificates of the environment cannot be used: {shortened(address, str(error))}",
+        "look at HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY and SSL_CERT_FILE",
+    )
 
 
 def silent(address: Address, read_s: float) -> RaglaError:

@@ -285,6 +285,37 @@ def test_a_server_that_is_not_there(ragla: Ragla, world: World) -> None:
     check_one_line(result, 5, "cannot be reached: Connection refused", "start it, or name another")
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("SSL_CERT_FILE", "/no/such.pem"),
+        ("SSL_CERT_FILE", __file__),
+        ("HTTPS_PROXY", "foo://me:pass-word@x"),
+        ("ALL_PROXY", "socks5://127.0.0.1:1"),
+        ("HTTPS_PROXY", "http://[::1"),
+    ],
+)
+def test_proxies_and_certificates_that_are_none(
+    ragla: Ragla, world: World, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    for other in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.delenv(other, raising=False)
+    monkeypatch.setenv(name, value)
+    far = ("-s", "decode.backend=remote", "-s", "decode.remote_url=https://192.0.2.1/v1")
+    result = ragla("ask", QUESTION, *world.flags, *far)
+    check_one_line(result, 2, "proxies or certificates of the environment", name)
+    assert "pass-word" not in result.stderr
+
+
+def test_no_proxy_is_asked_for_a_server_on_this_machine(
+    ragla: Ragla, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    with serving(saying("180 euros")) as fake:
+        assert ask(ragla, world, fake).stdout == "180 euros\n"
+
+
 # --- models and settings ----------------------------------------------------------------------------------
 
 
