@@ -16,6 +16,7 @@ from ragla.environment import Finding, Surroundings, exit_code, look_around, loo
 from ragla.environment.probe import load_parts
 from ragla.environment.weights import bytes_needed
 from tests.cli.tiny_models import save_llm
+from tests.remote.fake_server import serving
 
 TORCH: dict[str, Any] = {
     "version": "2.13.0",
@@ -284,6 +285,22 @@ def test_a_model_file_is_not_converted_to_be_looked_at(at: Surroundings, tmp_pat
     one = told(models.target(with_decode(at, model=str(tmp_path / "some.gguf"))))
     assert one.state == "ok"
     assert "converted when it is first used" in one.said
+
+
+def test_a_model_elsewhere_is_asked_for(at: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_SERVER", "sesame-open-0123456789")
+    listed = {"data": [{"id": "parrot-7b", "max_model_len": 8192}]}
+    with serving(models=listed) as fake:
+        remote = with_decode(at, backend="remote", remote_url=fake.url, remote_key_env="MY_SERVER")
+        one = told(models.target(remote))
+        assert (one.state, one.said) == ("ok", f"parrot-7b at {fake.url}, window 8192 tokens")
+    assert fake.asked[0].headers["authorization"] == "Bearer sesame-open-0123456789"
+    assert "qwen" not in told(models.network(remote)).said + told(machine.memory(remote)).said
+    one = told(models.target(remote))  # it has ended
+    assert (one.state, one.exit_code) == ("wrong", 5)
+    assert "cannot be reached" in one.said
+    one = told(models.target(with_decode(at, backend="remote")))
+    assert (one.state, one.exit_code) == ("wrong", 2)
 
 
 def test_the_network_says_when_it_is_kept_from(at: Surroundings, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,6 +38,12 @@ class Surroundings:
     loaded: Loaded
     place: Path
 
+    @property
+    def model(self) -> str | None:
+        """The model that answers on this machine; None where a server elsewhere does."""
+        decode = self.profile.decode
+        return None if decode.backend == "remote" else decode.model
+
 
 def exit_code(found: Iterable[Finding]) -> int:
     """0 where nothing is wrong; else an index before the installation or machine, and that before a model."""

@@ -85,7 +85,7 @@ def memory(at: Surroundings) -> Iterator[Finding]:
     said += f" of {_gb(total * MIB)}" if total is not None else ""
     said += f", swap {_gb(swap * MIB)}" if swap is not None else ""
     decode = at.profile.decode
-    folder = ready_folder(decode.model)
+    folder = ready_folder(at.model) if at.model is not None else None
     needed = bytes_needed(folder, decode, at.loaded) if folder is not None else None
     if needed is None:
         yield Finding("memory", "ok", said)
@@ -104,12 +104,11 @@ def memory(at: Surroundings) -> Iterator[Finding]:
 
 def disk(at: Surroundings) -> Iterator[Finding]:
     """Room where models and the index are kept, and whether anything may be written there."""
-    decode, retrieve = at.profile.decode, at.profile.retrieve
     known = registry()
     absent = [
         known[name].bytes
-        for name in (decode.model, retrieve.embedder)
-        if name in known and ready_folder(name) is None
+        for name in (at.model, at.profile.retrieve.embedder)
+        if name is not None and name in known and ready_folder(name) is None
     ]
     yield from _room("cache", cache_folder(), sum(absent), "RAGLA_CACHE=FOLDER")
     yield from _room("index-disk", at.place, 0, "--index PATH")

@@ -11,12 +11,13 @@ from pathlib import Path
 
 from ragla import models
 from ragla.environment.finding import Finding, Surroundings
-from ragla.errors import ModelUnavailable
+from ragla.errors import ModelUnavailable, RaglaError
 from ragla.render_info import megabytes
 from ragla.user_path import user_path
 
 OFFLINE = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")
 ON = ("1", "ON", "YES", "TRUE")  # as huggingface_hub reads them
+SERVER_S = 5.0  # a server that is well says at once which models it has
 PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")
 
 
@@ -26,8 +27,11 @@ def embedder(at: Surroundings) -> Iterator[Finding]:
 
 
 def target(at: Surroundings) -> Iterator[Finding]:
-    """The model that answers."""
-    yield from _model("model", at.profile.decode.model)
+    """The model that answers, here or on a server, which is asked for it."""
+    if at.model is None:
+        yield _server(at)
+    else:
+        yield from _model("model", at.model)
 
 
 def reranker(at: Surroundings) -> Iterator[Finding]:
@@ -50,6 +54,22 @@ def _model(role: str, name: str) -> Iterator[Finding]:
         return
     size = sum(path.stat().st_size for path in folder.glob("*") if path.is_file())
     yield Finding(role, "ok", f"{name}, {megabytes(size)} in {folder}")
+
+
+def _server(at: Surroundings) -> Finding:
+    from ragla.remote.opening import open_server
+
+    few = {"remote_read_s": SERVER_S, "remote_connect_s": SERVER_S, "remote_retries": 0}
+    decode = at.profile.decode.model_copy(update=few)
+    try:
+        asked = open_server(at.profile.model_copy(update={"decode": decode}))
+    except RaglaError as error:
+        return Finding("model", "wrong", str(error), error.hint, error.exit_code)
+    window = asked.server.window
+    said = asked.model_name + (f", window {window} tokens" if window else "")
+    if asked.notices:
+        return Finding("model", "note", f"{said}; {asked.notices[0]}")
+    return Finding("model", "ok", said)
 
 
 def _is_gguf(name: str) -> bool:
@@ -87,7 +107,7 @@ def ready_folder(name: str) -> Path | None:
 def network(at: Surroundings) -> Iterator[Finding]:
     """Whether these settings need one, and what keeps ragla from it. No value is shown: it may be secret."""
     retrieve = at.profile.retrieve
-    wanted = dict.fromkeys(filter(None, (retrieve.embedder, at.profile.decode.model, retrieve.reranker)))
+    wanted = dict.fromkeys(filter(None, (retrieve.embedder, at.model, retrieve.reranker)))
     absent = [name for name in wanted if not _is_gguf(name) and ready_folder(name) is None]
     offline = [name for name in OFFLINE if os.environ.get(name, "").upper() in ON]
     beside = [f"{name} is set" for name in (*offline, *[name for name in PROXIES if os.environ.get(name)])]
