@@ -4,7 +4,7 @@ PIP_FLAGS ?=
 BIN := .venv/bin
 RAGLA := $(BIN)/ragla
 
-.PHONY: setup models demo test check bench clean
+.PHONY: setup models demo test test-extras check bench clean
 
 setup: .venv/.ready
 
@@ -31,7 +31,12 @@ demo: setup
 
 # two at a time: most tests keep one core busy, and each process may hold a 1.5B model
 test: models
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/extras
+
+# what needs ragla[ray,milvus]: they are installed here, so that `make test` before it is what holds without them
+test-extras: setup
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt 'ragla[ray,milvus]'
+	$(BIN)/python -m pytest -n 2 --dist loadgroup tests/extras
 
 check: setup
 	$(BIN)/ruff check ragla tests scripts hatch_build.py

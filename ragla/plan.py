@@ -110,7 +110,7 @@ def plan(documents: int, figures: CorpusFigures, free_mebibytes: float) -> Plan:
     seconds = _seconds(figures, passages)
     machines = None if seconds is None else max(1, math.ceil(seconds.high / _DAY_S))
     indexing, why = _indexing(machines)
-    built = vectors if factory != "Flat" else Range(0, 0)
+    built = vectors if factory not in (None, "Flat") else Range(0, 0)
     held = FILE_BYTES * documents
     return Plan(
         documents=documents,

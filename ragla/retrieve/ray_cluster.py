@@ -78,9 +78,10 @@ def check_ray(address: Address) -> None:
 def connected(address: Address) -> Iterator[Any]:
     """The module ``ray``, connected to the cluster until the end of the block.
 
-    Raises UsageError where Ray is not installed, RaglaError where the cluster cannot be had.
+    Raises UsageError where Ray is not installed, RaglaError where the cluster cannot be had or is lost.
     """
     ray = _quietly_imported()
+    logging.getLogger("ray.util.client.logsclient").disabled = True  # it raises its own level
     if address.spoken is None:
         # Not in a thread: what Ray starts on a machine ends with the thread that started it.
         _start_here(ray, address)
@@ -88,6 +89,12 @@ def connected(address: Address) -> Iterator[Any]:
         _bounded(address, partial(ray.init, address.spoken, **_INIT))
     try:
         yield ray
+    except (ConnectionError, ray.exceptions.RayError) as error:
+        place = f"the Ray cluster at {_place(address)}" if address.spoken else "Ray on this machine"
+        raise RaglaError(
+            f"{place} is gone: {_first_line(error)}",
+            "what was stored is kept; when it is there again, run the command again",
+        ) from error
     finally:
         ray.shutdown()
 
@@ -135,13 +142,16 @@ def _first_line(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
+def _place(address: Address) -> str | None:
+    return f"{address.host}:{address.port}" if address.host else address.spoken
+
+
 def _silent(address: Address, why: str) -> RaglaError:
     if address.spoken is None:
         return RaglaError(f"Ray does not start on this machine: {why}", "index without it: ragla index")
-    place = f"{address.host}:{address.port}" if address.host else address.spoken
     return RaglaError(
-        f"no Ray cluster answers at {place}: {why}",
-        "the port is its client server's, 10001 unless set; where it wants a token, set RAY_AUTH_MODE=token",
+        f"no Ray cluster answers at {_place(address)}: {why}",
+        "see there: ray status; the port is its client server's, 10001; for a token set RAY_AUTH_MODE=token",
     )
 
 

@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import socket
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.conftest import world
+
+__all__ = ["world"]
+
 CHECKOUT = Path(__file__).parents[2]
 ON_WORKERS = [CHECKOUT, CHECKOUT / "tests" / "retrieve", CHECKOUT / "tests" / "extras"]
 
 
+STORE_BYTES = 100 << 20
+
+
 @pytest.fixture(scope="session")
-def cluster() -> Iterator[Any]:
+def client_port() -> int:
+    """A free port, outside those that Ray gives to its workers."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def cluster(client_port: int) -> Iterator[Any]:
     """A Ray cluster of one node, which RAY_ADDRESS names; a test adds those that it is to lose."""
     pytest.importorskip("ray")
     with pytest.MonkeyPatch.context() as patch:
@@ -23,7 +41,14 @@ def cluster() -> Iterator[Any]:
             patch.setenv(name, "0")
         from ray.cluster_utils import Cluster
 
-        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+        head = {"include_dashboard": False, "ray_client_server_port": client_port}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # the log of the client server stays open
+            made = Cluster(
+                initialize_head=True,
+                head_node_args={"num_cpus": 2, "object_store_memory": STORE_BYTES, **head},
+            )
+            gc.collect()
         patch.setenv("RAY_ADDRESS", made.address)
         yield made
         made.shutdown()

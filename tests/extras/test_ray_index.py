@@ -25,6 +25,8 @@ from ragla.retrieve.ray_cluster import address_of
 from ragla.retrieve.ray_source import RaySource
 from tests.faults.index_state import check_clean, content
 
+pytestmark = pytest.mark.xdist_group("ray")  # one cluster for all
+
 SETTINGS = RetrieveSettings(keep_previous=False)
 FILES = 60
 
@@ -50,11 +52,11 @@ def index_on_ray(
     index: Path,
     load: Callable[[str], HashingEmbedder] = ray_helpers.load_quick,
     on_event: Callable[[Event], None] = lambda event: None,
-    **more: Any,
+    on: str = "ray",
 ) -> IndexReport:
     embedder = HashingEmbedder()
-    source = partial(RaySource, address_of("ray"), load, False, embedder, SETTINGS)
-    report = index_folders([docs], index, SETTINGS, embedder, on_event, source=source, **more)
+    source = partial(RaySource, address_of(on), load, False, embedder, SETTINGS)
+    report = index_folders([docs], index, SETTINGS, embedder, on_event, source=source)
     assert embedder.texts == []  # none on this machine
     return report
 
@@ -88,7 +90,7 @@ def test_an_index_made_on_a_cluster_is_the_one_that_a_single_machine_makes(
 def test_a_node_that_is_lost_in_the_middle_costs_nothing(
     cluster: Any, docs: Path, alone: Path, tmp_path: Path
 ) -> None:
-    lost = cluster.add_node(num_cpus=2)
+    lost = cluster.add_node(num_cpus=2, object_store_memory=100 << 20)
     stored: list[int] = []
 
     def lose_it(event: Event) -> None:
@@ -111,7 +113,7 @@ def test_workers_that_are_killed_in_the_middle_are_replaced(
 
     def kill_all(event: Event) -> None:
         if isinstance(event, BatchStored) and not killed:
-            killed.extend(workers())
+            killed.extend(processes(b"EmbeddingWorker"))
             for process in killed:
                 os.kill(process, signal.SIGKILL)
 
@@ -120,13 +122,10 @@ def test_workers_that_are_killed_in_the_middle_are_replaced(
     assert content(tmp_path / "index") == content(alone)
 
 
-def workers() -> list[int]:
-    """Processes that embed."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and b"EmbeddingWorker" in _command(entry):
-            found.append(int(entry.name))
-    return found
+def processes(named: bytes) -> list[int]:
+    """Those of this machine that are called so."""
+    entries = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [int(entry.name) for entry in entries if named in _command(entry)]
 
 
 def _command(entry: Path) -> bytes:
@@ -197,3 +196,22 @@ def test_a_cluster_without_room_is_not_waited_for_for_ever(
     with pytest.raises(RaglaError, match="ready to embed in 3 s"):
         index_on_ray(docs, tmp_path / "index")
     assert not ray.is_initialized()
+
+
+def test_a_cluster_is_reached_by_its_client_server_and_missed_when_it_goes(
+    cluster: Any, client_port: int, docs: Path, alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on = f"ray://127.0.0.1:{client_port}"
+    index_on_ray(docs, tmp_path / "index", on=on)
+    assert content(tmp_path / "index") == content(alone)
+    monkeypatch.setenv("RAY_CLIENT_RECONNECT_GRACE_PERIOD", "1")  # seconds
+
+    def end_it(event: Event) -> None:
+        if isinstance(event, BatchStored):
+            for process in processes(b"ray.util.client.server"):
+                os.kill(process, signal.SIGKILL)
+
+    with pytest.raises(RaglaError, match=f"the Ray cluster at 127.0.0.1:{client_port} is gone") as gone:
+        index_on_ray(docs, tmp_path / "broken off", ray_helpers.load_slow, end_it, on=on)
+    assert "\n" not in str(gone.value)
+    check_clean(tmp_path / "broken off")
