@@ -154,9 +154,10 @@ class Connection:
                 f"{self.target}: its disk is full; what it had is kept",
                 "make room there and run the same again",
             )
-        if "DEADLINE_EXCEEDED" in text or "Deadline Exceeded" in text:
+        # It was reached, so that what is not ready within the time is there and says nothing.
+        if any(words in text for words in ("DEADLINE_EXCEEDED", "Deadline Exceeded", "Fail connecting")):
             return _late(self.target, self._seconds)
-        if "UNAVAILABLE" in text or "Fail connecting" in text or "illegal connection" in text:
+        if "UNAVAILABLE" in text:
             return _gone(self.target, "the connection broke")
         if "UNAUTHENTICATED" in text or "auth" in text.lower():
             return IndexUnusable(

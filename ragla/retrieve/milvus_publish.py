@@ -30,7 +30,7 @@ from ragla.retrieve.passage_store import State, StoredFile
 from ragla.retrieve.rows import FileRecord, IndexedFile
 from ragla.retrieve.store import Store
 
-_BATCH_PASSAGES = 500
+BATCH_PASSAGES = 500
 _BATCH_FILES = 200
 _CHUNKS = """
 SELECT start, "end", first_line, last_line, title, page, vector, vector_digest FROM chunks
@@ -127,7 +127,7 @@ def _batches(store: Store, wanted: Sequence[tuple[int, FileRecord]]) -> Iterator
     batch: list[IndexedFile] = []
     for document_id, record in wanted:
         batch.append(read_file(store, document_id, record))
-        if len(batch) >= _BATCH_FILES or sum(len(file.chunks) for file in batch) >= _BATCH_PASSAGES:
+        if len(batch) >= _BATCH_FILES or sum(len(file.chunks) for file in batch) >= BATCH_PASSAGES:
             yield batch
             batch = []
     if batch:
