@@ -59,6 +59,11 @@ def doctor(
     if any(one.name == "index" for one in found):
         place = None
     mended, checked = _index(place, repair=repair, quiet=as_json) if place is not None else ([], [])
+    if loaded.profile.retrieve.store == "milvus":
+        from ragla.retrieve.milvus_look import milvus_checks
+
+        with status("looking at Milvus", quiet=as_json):
+            checked += milvus_checks(loaded.profile.retrieve, place)
     if as_json:
         print_json(doctor_json(place, found, checked, mended))
     for line in (line for check in checked for line in check_lines(check)) if not as_json else ():

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ragla.config import Profile, RetrieveSettings
     from ragla.retrieve.advice import Advice
     from ragla.retrieve.dense_trial import Trial
+    from ragla.retrieve.statistics import IndexStatistics
 
 
 def info(
@@ -46,16 +47,15 @@ def info(
     from ragla import render_info, session
     from ragla.memory import free_mebibytes
     from ragla.retrieve.advice import advise
-    from ragla.retrieve.statistics import index_statistics
 
     loaded = load_profile(profile, settings)
-    place = session.find_index(index_path, Path.cwd())
+    place = session.searched_index(index_path, Path.cwd(), loaded.profile)
     if plan is not None:
         if skipped:
             raise UsageError("--plan and --skipped exclude each other", "give one of them")
         _show_plan(plan, place, loaded.profile, measure, as_json)
         return
-    found = index_statistics(place)
+    found = _statistics(place, loaded.profile.retrieve)
     dimension = int(found.made_with.get("dimension", 0))
     advice = advise(found.passages, dimension, free_mebibytes())
     trial = _trial(place, loaded.profile.retrieve, advice, quiet=as_json) if measure else None
@@ -64,6 +64,17 @@ def info(
         return
     for line in render_info.info_lines(found, advice, trial, skipped=skipped):
         output().print(line, soft_wrap=True)
+
+
+def _statistics(place: Path, settings: RetrieveSettings) -> IndexStatistics:
+    """Of what is searched."""
+    if settings.store == "milvus":
+        from ragla.retrieve.milvus_look import milvus_statistics
+
+        return milvus_statistics(settings)
+    from ragla.retrieve.statistics import index_statistics
+
+    return index_statistics(place)
 
 
 def _show_plan(asked: str, place: Path, profile: Profile, measure: bool, as_json: bool) -> None:

@@ -46,11 +46,13 @@ def info_lines(
     if found.is_outdated:
         yield _line("", "an earlier ragla read the documents: ragla index --rebuild FOLDER", "yellow")
     yield _line("vectors", _dense(found.dense, found.passages), "" if found.dense.is_current else "yellow")
-    yield _line("", _advice(found.dense, advice))
+    if found.store == "faiss":
+        yield _line("", _advice(found.dense, advice))
     if trial is not None:
         yield _line("tried", _trial(trial))
-    sizes = ", ".join(f"{part} {megabytes(size)}" for part, size in found.bytes.items() if size)
-    yield _line("on disk", f"{megabytes(sum(found.bytes.values()))}: {sizes}")
+    if found.store == "faiss":
+        sizes = ", ".join(f"{part} {megabytes(size)}" for part, size in found.bytes.items() if size)
+        yield _line("on disk", f"{megabytes(sum(found.bytes.values()))}: {sizes}")
     yield _line("changed", f"{changed}, generation {found.generation}, schema {found.schema}")
     if skipped:
         for path, reason in found.skipped:
@@ -129,7 +131,8 @@ def _dense(dense: DenseStatistics, passages: int) -> str:
         return "not written yet: ragla index"
     if not dense.is_current:
         return f"{dense.record.factory}, older than the passages: ragla index"
-    return f"{dense.record.factory}, {counted(passages, 'passage')}, {megabytes(dense.bytes)}"
+    size = f", {megabytes(dense.bytes)}" if dense.bytes else ""  # which Milvus does not say
+    return f"{dense.record.factory}, {counted(passages, 'passage')}{size}"
 
 
 def _advice(dense: DenseStatistics, advice: Advice) -> str:

@@ -183,7 +183,8 @@ def recall_answers(profile: Profile, index: Path, answerer: Answerer) -> Earlier
     folder = models.locate(settings.model)
     keys = tokenizer_key(folder), model_key(folder, target.dtype)
     earlier = EarlierAnswers(answerer.drafter, *keys, vocabulary=len(target.tokenizer))
-    if settings.keep_answers and index.is_dir():  # there is none where passages are elsewhere
+    # Earlier answers belong to an index of this machine: where passages are elsewhere there may be none.
+    if settings.keep_answers and (profile.retrieve.store == "faiss" or (index / "current").exists()):
         earlier.recall(index)
     if settings.temperature > 0:
         earlier.close()

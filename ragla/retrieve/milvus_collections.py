@@ -63,6 +63,10 @@ class Collections:
         fields = self._call("describe_collection", self._passages)["fields"]
         return next(int(one["params"]["dim"]) for one in fields if one["name"] == "vector")
 
+    def index_type(self) -> str:
+        """Which index of vectors Milvus keeps."""
+        return str(self._call("describe_index", self._passages, index_name="vector")["index_type"])
+
     def passage_count(self) -> int:
         """How many passages there are."""
         found = self._call("query", self._passages, filter="", output_fields=["count(*)"])

@@ -71,6 +71,14 @@ class MilvusStore:
             )
         return is_new
 
+    def dimension(self) -> int:
+        """Of how many numbers its vectors are."""
+        return self._in.dimension()
+
+    def index_type(self) -> str:
+        """Which index of vectors Milvus keeps."""
+        return self._in.index_type()
+
     @contextmanager
     def snapshot(self) -> Iterator[None]:
         """The same passages are read once only; Milvus has no transactions to hold others off."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 class State:
     """What holds for a store as a whole. ``generation`` grows with every change of the passages.
 
+    ``changed_at``: when that was, in ISO 8601; empty where it was not noted.
     ``reliability``: how the embedder reads the passages, as JSON; empty where that was not found out.
     """
 
@@ -27,12 +28,15 @@ class State:
     fingerprint: dict[str, str]
     roots: tuple[str, ...]
     reliability: str
+    changed_at: str = ""
 
     @classmethod
     def of(cls, store: Store) -> State:
         """That of an index on this machine, within the caller's transaction."""
         roots = tuple(store.roots())
-        return cls(store.generation(), store.fingerprint(), roots, store.reliability())
+        changed = store.changed_at()
+        said = "" if changed is None else changed.isoformat()
+        return cls(store.generation(), store.fingerprint(), roots, store.reliability(), said)
 
 
 @dataclass(frozen=True)

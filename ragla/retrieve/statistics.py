@@ -6,6 +6,7 @@ import os
 import re
 import sqlite3
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -57,10 +58,10 @@ class IndexStatistics:
     """An index. ``skipped``: (path, reason), absolute; ``reasons``: how many files each kind of reason has.
 
     ``changed_at``: when passages last changed, UTC, None for an empty index. ``bytes``: on disk, by part.
-    ``is_outdated``: it was made by a ragla that reads or cuts otherwise.
+    ``is_outdated``: it was made by a ragla that reads or cuts otherwise. ``store``: as ``retrieve.store``.
     """
 
-    index: Path
+    index: Path | str
     bytes: dict[str, int]
     schema: str
     generation: int
@@ -73,6 +74,7 @@ class IndexStatistics:
     skipped: list[tuple[str, str]]
     passages: int
     dense: DenseStatistics
+    store: str = "faiss"
 
     @property
     def indexed_files(self) -> int:
@@ -105,7 +107,7 @@ def _statistics(store: Store, connection: sqlite3.Connection) -> IndexStatistics
         is_outdated=(made.get("chunker"), made.get("readers")) != (CHUNKER, READERS),
         folders=_folders(store, connection),
         types=_types(connection),
-        reasons=_reasons([reason for _, reason in skipped]),
+        reasons=reasons_of([reason for _, reason in skipped]),
         skipped=skipped,
         passages=store.passage_count(),
         dense=_dense(store),
@@ -156,20 +158,25 @@ def _folders(store: Store, connection: sqlite3.Connection) -> list[FolderStatist
 
 
 def _types(connection: sqlite3.Connection) -> list[TypeStatistics]:
-    """Most passages first."""
     passages = dict(connection.execute("SELECT document_id, count(*) FROM chunks GROUP BY document_id"))
+    files = connection.execute("SELECT id, path, status FROM files")
+    return types_of((path, status, passages.get(file_id, 0)) for file_id, path, status in files)
+
+
+def types_of(files: Iterable[tuple[str, str, int]]) -> list[TypeStatistics]:
+    """Files by their suffixes, most passages first; ``files``: path, status and passages of each."""
     indexed: Counter[str] = Counter()
     skipped: Counter[str] = Counter()
     of_type: Counter[str] = Counter()
-    for file_id, path, status in connection.execute("SELECT id, path, status FROM files"):
+    for path, status, passages in files:
         suffix = suffix_of(path).lstrip(".")
         (indexed if status == "indexed" else skipped)[suffix] += 1
-        of_type[suffix] += passages.get(file_id, 0)
+        of_type[suffix] += passages
     made = [TypeStatistics(name, indexed[name], skipped[name], of_type[name]) for name in of_type]
     return sorted(made, key=lambda one: (-one.passages, -one.indexed, one.suffix))
 
 
-def _reasons(reasons: list[str]) -> dict[str, int]:
+def reasons_of(reasons: Sequence[str]) -> dict[str, int]:
     """How often each reason was given, most often first; reasons that differ in numbers alone are one."""
     kinds: dict[str, list[str]] = {}
     for reason in reasons:
