@@ -182,11 +182,12 @@ class Floor:
 
 def raised(error: BaseException) -> RaglaError:
     """What was raised on a worker, as this process raises it."""
-    cause: object = error
-    while cause is not None and not isinstance(cause, RaglaError):
-        inner = getattr(cause, "cause", None) or getattr(cause, "__cause__", None)
+    # What Ray raises is of both kinds, its own and that of the cause, and its text is a traceback.
+    cause: BaseException | None = error
+    while cause is not None and (hasattr(cause, "cause") or not isinstance(cause, RaglaError)):
+        inner = getattr(cause, "cause", None) or cause.__cause__
         cause = None if inner is cause else inner
-    if cause is not None:
+    if isinstance(cause, RaglaError):
         return cause
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     said = lines[-1] if lines else type(error).__name__

@@ -178,6 +178,7 @@ def test_workers_with_another_model_another_ragla_or_none_are_refused(
     with pytest.raises(ModelUnavailable, match="is not on this machine") as missing:
         index_on_ray(docs, tmp_path / "index", ray_helpers.load_none)
     assert missing.value.hint == "ragla models pull fake"
+    assert "\n" not in str(missing.value)
     with pytest.raises(RaglaError, match="is not the embedder that is here"):
         index_on_ray(docs, tmp_path / "index", ray_helpers.load_other)
     monkeypatch.setattr(ray_work, "read", ray_helpers.read_otherwise)
