@@ -150,7 +150,7 @@ def _store(passages: int, dimension: int, free_mebibytes: float) -> tuple[str, s
     if eighth > _SHARE_OF_MEMORY * free_mebibytes:
         return (
             "milvus", None,
-            f"vectors of {eighth:,.0f} MiB, 8 bits a number, are more than half of the free memory here",
+            f"vectors of {eighth / 1024:,.1f} GiB, 8 bits a number, are over half of the free memory here",
         )  # fmt: skip
     if passages > ONE_MACHINE:
         return "milvus", None, f"FAISS would train its lists for hours, above {ONE_MACHINE:,} passages"

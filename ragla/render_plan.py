@@ -55,7 +55,11 @@ def plan_lines(found: Plan, index: Path) -> Iterable[Text]:
         yield _line("time", "unknown", found.indexing_reason)
     else:
         yield _line("time", ranged(found.seconds, _TIMES), f"of this machine: {_pace(figures.pace)}")
-    store = f"FAISS, -s retrieve.faiss_index={found.factory}" if found.factory else "Milvus"
+    store = (
+        f"FAISS, -s retrieve.faiss_index={found.factory}"
+        if found.factory
+        else "Milvus, ragla index --to milvus://HOST:19530/NAME"
+    )
     yield _line("store", store, found.store_reason)
     if found.seconds is not None:
         yield _line("indexing", "Ray" if found.indexing == "ray" else "this machine", found.indexing_reason)
