@@ -12,7 +12,8 @@ from ragla.errors import UsageError
 from ragla.models import registry
 from ragla.profiles import LoadedProfile, find_project_file, load, settings, shipped_profiles
 
-SHIPPED = ("default", "gpu", "int8", "offline", "tiny", "zh")
+WITH_A_MODEL = ("default", "gpu", "int8", "offline", "tiny", "zh")
+SHIPPED = tuple(sorted((*WITH_A_MODEL, "remote")))
 
 
 @pytest.fixture
@@ -35,13 +36,20 @@ def test_shipped_profiles_are_these() -> None:
     assert tuple(shipped_profiles()) == SHIPPED
 
 
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", WITH_A_MODEL)
 def test_every_shipped_profile_loads_with_known_models(project: Path, name: str) -> None:
     result = loaded(project, profile=name)
     assert result.name == name
     assert result.origins["decode.model"] == f"profile {name}"
     assert registry()[result.profile.decode.model].kind == "llm"
     assert registry()[result.profile.retrieve.embedder].kind == "embedder"
+
+
+def test_the_profile_of_a_server_names_one_on_this_machine(project: Path) -> None:
+    found = loaded(project, profile="remote")
+    assert found.profile.decode.backend == "remote"
+    assert found.profile.decode.remote_url == "http://127.0.0.1:8000/v1"
+    assert registry()[found.profile.retrieve.embedder].kind == "embedder"
 
 
 @pytest.mark.parametrize("name", SHIPPED)
