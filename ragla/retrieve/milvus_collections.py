@@ -29,6 +29,7 @@ class Collections:
         self._connection = Connection(target, settings, writes=writes)
         self._index = settings.milvus_index
         self._passages, self._rows = target.collection, f"{target.collection}_rows"
+        self._are_there = False
         if self.exist():
             self._load()
 
@@ -37,8 +38,11 @@ class Collections:
         self._connection.close()
 
     def exist(self) -> bool:
-        """Whether both are there."""
-        return all(self._call("has_collection", name) for name in (self._passages, self._rows))
+        """Whether both are there; once they are, it is not asked again."""
+        self._are_there = self._are_there or all(
+            self._call("has_collection", name) for name in (self._passages, self._rows)
+        )
+        return self._are_there
 
     def make(self, dimension: int) -> None:
         """Make those that are missing, for vectors of ``dimension`` numbers, and have them searched."""
@@ -52,6 +56,7 @@ class Collections:
         """Delete both and all that is in them."""
         for name in (self._passages, self._rows):
             self._call("drop_collection", name)
+        self._are_there = False
 
     def flush(self) -> None:
         """Have what was written indexed."""

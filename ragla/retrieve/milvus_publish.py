@@ -116,6 +116,13 @@ def _bring(
         milvus.write([(file, stamps[file.record.absolute]) for file in batch], are_new=is_new)
         written += sum(len(file.chunks) for file in batch)
         on_passages(written, total)
+    if milvus.passage_count() != total:  # what an interrupted run left of a file that is gone since
+        milvus.sweep()
+        if (there_are := milvus.passage_count()) != total:
+            raise IndexUnusable(
+                f"{milvus.place}: {there_are} passages are there, {total} are here",
+                f"ragla index --to {milvus.place} --rebuild",
+            )
     milvus.settle(state, WordCounts.of(store))
     return Published(
         milvus.place, len(differing), len(stamps) - len(differing), len(gone), written, total,

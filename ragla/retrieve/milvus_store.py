@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -18,16 +16,15 @@ from ragla.retrieve.digests import row_digest
 from ragla.retrieve.embed import Vectors
 from ragla.retrieve.milvus_client import Target
 from ragla.retrieve.milvus_collections import Collections
-from ragla.retrieve.milvus_rows import PASSAGE_FIELDS, document_id, row
-from ragla.retrieve.milvus_words import Query, Stemmer, WordCounts, bucket
+from ragla.retrieve.milvus_rows import PASSAGE_FIELDS, document_id
+from ragla.retrieve.milvus_state import Whole
+from ragla.retrieve.milvus_words import Query, Stemmer, WordCounts
 from ragla.retrieve.passage import Passage
 from ragla.retrieve.passage_store import State, StoredFile
 from ragla.retrieve.rows import FileRecord, IndexedFile
 
 # What of Milvus' BM25 is scored anew for each passage that is wanted.
 _SCORED_A_PLACE = 4
-_PART = 20_000  # characters of the state in one row
-_HEAD = "state"
 
 
 class MilvusStore:
@@ -37,9 +34,7 @@ class MilvusStore:
         self.target = target
         self._in = Collections(target, settings, writes=writes)
         self._stemmer = Stemmer()
-        self._head: dict[str, Any] | None = None
-        self._state = State(0, {}, (), "")
-        self._frequencies: dict[str, int] = {}
+        self._whole = Whole(self._in, str(target))
         self._seen: dict[int, dict[str, Any]] = {}
 
     @property
@@ -61,7 +56,6 @@ class MilvusStore:
         """
         if anew:
             self._in.drop()
-            self._head = None
         is_new = not self._in.exist()
         self._in.make(dimension)
         if (made := self._in.dimension()) != dimension:
@@ -87,42 +81,11 @@ class MilvusStore:
 
     def state(self) -> State:
         """As the last whole publication left it. Raises IndexUnusable where there was none."""
-        for _ in range(3 if self._in.exist() else 0):  # it may be replaced while it is read
-            found = self._in.bodies([_HEAD])
-            if not found:
-                break
-            head = json.loads(found[_HEAD])
-            if head == self._head:
-                return self._state
-            keys = [f"{_HEAD}:{head['generation']}:{part}" for part in range(head["parts"])]
-            parts = self._in.bodies(keys)
-            whole = "".join(parts.get(key, "") for key in keys)
-            if row_digest((whole,)).hex() == head["digest"]:
-                said = json.loads(whole)
-                self._state = State(**said | {"roots": tuple(said["roots"])})
-                self._head = head
-                self._frequencies.clear()
-                return self._state
-        raise IndexUnusable(
-            f"{self.target}: no index here, or none that was finished", f"ragla index --to {self.target}"
-        )
+        return self._whole.state()
 
     def settle(self, state: State, words: WordCounts) -> None:
         """What was put and removed is the whole now, with this state; readers go over to it in one step."""
-        whole = json.dumps(asdict(state))
-        parts = [whole[start : start + _PART] for start in range(0, len(whole), _PART)]
-        number = state.generation
-        rows = [row(f"{_HEAD}:{number}:{at}", "state", number, part) for at, part in enumerate(parts)]
-        rows += [row(f"words:{number}:{at}", "words", number, part) for at, part in words.buckets()]
-        self._in.write_rows(rows)
-        head = {
-            "schema": milvus_rows.SCHEMA, "generation": number, "parts": len(parts), "terms": words.terms,
-            "digest": row_digest((whole,)).hex(), "buckets": words.bucket_count,
-            "passages": self.passage_count(),
-        }  # fmt: skip
-        self._in.write_rows([row(_HEAD, "head", number, json.dumps(head))])
-        self._in.delete_other_generations(number)
-        self._in.flush()
+        self._whole.settle(state, words)
 
     # --- writing --------------------------------------------------------------------------------------
 
@@ -197,15 +160,9 @@ class MilvusStore:
 
     def frequencies(self, tokens: Sequence[str]) -> dict[str, int]:
         """From the counts that the last publication left; a word that is new since has none."""
-        head = self._head or {"buckets": 1, "generation": 0}
         keys = Query.of(tokens, self._stemmer).keys()
-        unknown = {key for own in keys.values() for key in own if key not in self._frequencies}
-        numbers = {key: bucket(key, head["buckets"]) for key in unknown}
-        names = {f"words:{head['generation']}:{number}": number for number in numbers.values()}
-        parts = {names[name]: json.loads(body) for name, body in self._in.bodies(list(names)).items()}
-        for key, number in numbers.items():
-            self._frequencies[key] = int(parts.get(number, {}).get(key, 0))
-        return {token: min((self._frequencies[key] for key in own), default=0) for token, own in keys.items()}
+        found = self._whole.frequencies(key for own in keys.values() for key in own)
+        return {token: min((found[key] for key in own), default=0) for token, own in keys.items()}
 
     def best_matches(
         self, tokens: Sequence[str], limit: int, documents: Sequence[int] | None = None
@@ -222,14 +179,12 @@ class MilvusStore:
     def bm25(self, tokens: Sequence[str], ids: Sequence[int]) -> dict[int, float]:
         """As FTS5 computes it."""
         query, frequencies = Query.of(tokens, self._stemmer), self.frequencies(tokens)
-        head = self._head or {"passages": 1, "terms": 0}
+        passages, terms = self._whole.sizes()
         scores = {}
         for key, words in self._words(ids).items():
             counts = query.counts(words)
             if counts:
-                scores[key] = milvus_words.bm25(
-                    counts, words.total(), frequencies, max(1, head["passages"]), head["terms"]
-                )
+                scores[key] = milvus_words.bm25(counts, words.total(), frequencies, passages, terms)
         return scores
 
     def coverage(self, weights: Mapping[str, float], ids: Sequence[int]) -> dict[int, float]:
@@ -262,8 +217,7 @@ class MilvusStore:
 
     def problems(self) -> list[tuple[str, str]]:
         """Files whose passages are not all there, and passages of no file."""
-        counted = Counter(one["document"] for one in self._in.all_passages(["document"]))
-        files = {one.id: one for one in self.files()}
+        counted, files = self._counted(), {one.id: one for one in self.files()}
         wrong = [
             (f"{counted[one.id]} of its {one.passages} passages are there", one.absolute)
             for one in files.values()
@@ -274,7 +228,13 @@ class MilvusStore:
             [(f"passages of {len(lost)} files that it does not know", self.place)] if lost else []
         )
 
-    # --- Milvus ---------------------------------------------------------------------------------------
+    def sweep(self) -> None:
+        """Delete passages of no file, as an interrupted publication may leave them."""
+        self._in.delete_documents(sorted(self._counted().keys() - {one.id for one in self.files()}))
+
+    def _counted(self) -> Counter[int]:
+        """How many passages each document has."""
+        return Counter(int(one["document"]) for one in self._in.all_passages(["document"]))
 
     @property
     def _mend(self) -> str:

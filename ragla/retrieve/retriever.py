@@ -182,11 +182,11 @@ class Retriever:
             nearest = store.nearest(vector, size, among)
             bm25 = store.best_matches(words, size, among)
             matched = list(bm25)
-            pool = list(dict.fromkeys([*nearest, *matched]))
+            passages = store.passages(list(dict.fromkeys([*nearest, *matched])), self._labels)
+            pool = list(passages)  # without what a store that has no snapshots has lost since
             bm25 |= store.bm25(words, [one for one in nearest if one not in bm25])
             covered = store.coverage(weights, pool)
             parts = blend(pool, store.cosines(vector, pool), bm25, covered, evidence)
-            passages = store.passages(pool, self._labels)
             again = None
             if self._reranker is not None:
                 again = rerank(self._reranker, query, parts, passages, self._rerank_depth)

@@ -20,6 +20,8 @@ from ragla.retrieve.milvus_collections import Collections
 from ragla.retrieve.milvus_publish import publish
 from ragla.retrieve.milvus_rows import PASSAGE_FIELDS
 from ragla.retrieve.milvus_store import MilvusStore
+from ragla.retrieve.remove import remove
+from ragla.retrieve.store import Store
 
 pytest.importorskip("pymilvus")
 pytest.importorskip("milvus_lite")
@@ -217,6 +219,25 @@ def test_what_changes_here_is_brought_there_and_nothing_else(
         assert publish(index_dir, target_of(uri), at(uri)).removed == 1
     finally:
         (docs / "travel.md").write_text(kept, encoding="utf-8")
+
+
+def test_what_an_interrupted_run_left_of_a_file_that_is_gone_is_swept(
+    place: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uri, index_dir = server.uri("swept"), shutil.copytree(place, tmp_path / "index")
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            Collections, "write_rows", lambda self, rows: 1 / 0
+        )  # passages are there, their file is not
+        with pytest.raises(ZeroDivisionError):
+            publish(index_dir, target_of(uri), at(uri))
+    with closing(Store.read(index_dir)) as store:
+        gone = next(path for path in store.files() if path.endswith("numbers.md"))
+    remove(index_dir, [gone], keep_previous=False)
+    publish(index_dir, target_of(uri), at(uri))
+    with closing(MilvusStore(target_of(uri), at(uri))) as milvus:
+        assert milvus.problems() == []
+        assert gone not in {file.absolute for file in milvus.files()}
 
 
 def test_damage_is_never_shown(place: Path, tmp_path: Path) -> None:
