@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ragla.errors import UsageError
-from ragla.terminal import errors, print_json, status
+from ragla.terminal import errors, print_json, progress_bar
 
 if TYPE_CHECKING:
     from ragla.config import RetrieveSettings
@@ -60,5 +60,11 @@ def _publish(
     from ragla.retrieve.milvus_publish import publish
 
     target = target_of(to)
-    with status(f"writing to {target}", quiet=quiet):
-        return publish(place, target, settings, rebuild=rebuild)
+    with progress_bar(quiet) as progress:
+        task = progress.add_task(f"writing to {target}", total=None) if progress else None
+
+        def on_passages(done: int, of: int) -> None:
+            if progress is not None and task is not None:
+                progress.update(task, completed=done, total=of)
+
+        return publish(place, target, settings, on_passages, rebuild=rebuild)

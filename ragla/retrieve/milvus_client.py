@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragla.errors import IndexLocked, IndexUnusable, RaglaError, UsageError
+from ragla.secrets import HIDDEN
 from ragla.user_path import user_path
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Connection:
             raise IndexUnusable(f"{target}: no index here", f"ragla index --to {target}")
         elif not target.file.parent.is_dir():
             raise UsageError(f"{target}: there is no folder {target.file.parent}", "make it, or name another")
-        token = os.environ.get(settings.milvus_token_env or "", "")
+        token = self._token = os.environ.get(settings.milvus_token_env, "")
         with self.errors():
             if target.file is not None:
                 _start_server(target)
@@ -149,6 +150,7 @@ class Connection:
 
     def _said(self, error: Exception) -> RaglaError:
         text = " ".join(str(error).split())
+        text = text.replace(self._token, HIDDEN) if self._token else text
         if "No space left" in text or "disk quota" in text.lower() or "ENOSPC" in text:
             return RaglaError(
                 f"{self.target}: its disk is full; what it had is kept",
@@ -159,15 +161,13 @@ class Connection:
             return _late(self.target, self._seconds)
         if "UNAVAILABLE" in text:
             return _gone(self.target, "the connection broke")
-        if "UNAUTHENTICATED" in text or "auth" in text.lower():
+        if any(words in text.lower() for words in ("unauthenticated", "auth check", "permission den")):
             return IndexUnusable(
                 f"{self.target}: the token is refused",
                 "put it in the variable that retrieve.milvus_token_env names",
             )
-        said = getattr(error, "message", None) or text
-        return IndexUnusable(
-            f"{self.target}: Milvus says: {' '.join(str(said).split())[:300]}", "ragla doctor"
-        )
+        said = text.partition("message=")[2].removesuffix(")>") or text
+        return IndexUnusable(f"{self.target}: Milvus says: {said[:300]}", "ragla doctor")
 
 
 def _client_class() -> Any:

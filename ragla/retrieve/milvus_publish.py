@@ -40,7 +40,7 @@ _DOCUMENTS = """
 SELECT files.id, absolute, documents.digest FROM files LEFT JOIN documents USING (id) ORDER BY absolute
 """
 OnPassages = Callable[[int, int], None]
-"""Is told how many passages were written, and of how many."""
+"""Is told how many passages were written, and how many there are to write."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,13 @@ def _bring(
     for some in blocks(skipped, _BATCH_FILES):
         milvus.note_skipped([(records[one], stamps[one]) for one in some])
     indexed = [one for one in differing if records[one].status == "indexed"]
-    total, written = store.passage_count(), 0
+    counts = dict(store.connection.execute("SELECT document_id, count(*) FROM chunks GROUP BY document_id"))
+    to_write, written = sum(counts.get(ids[one], 0) for one in indexed), 0
     for batch in _batches(store, [(ids[one], records[one]) for one in indexed]):
         milvus.write([(file, stamps[file.record.absolute]) for file in batch], are_new=is_new)
         written += sum(len(file.chunks) for file in batch)
-        on_passages(written, total)
+        on_passages(written, to_write)
+    total = store.passage_count()
     if milvus.passage_count() != total:  # what an interrupted run left of a file that is gone since
         milvus.sweep()
         if (there_are := milvus.passage_count()) != total:

@@ -240,6 +240,25 @@ def test_what_an_interrupted_run_left_of_a_file_that_is_gone_is_swept(
         assert gone not in {file.absolute for file in milvus.files()}
 
 
+def test_a_token_is_sent_and_never_said(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a server repeats of it."""
+    from pymilvus.exceptions import MilvusException
+
+    sent = []
+
+    class Refusing:
+        def __init__(self, **named: object) -> None:
+            sent.append(named["token"])
+            raise MilvusException(7, f"who is {named['token']}?")
+
+    monkeypatch.setenv("ARCHIVE", "open sesame")
+    monkeypatch.setattr("pymilvus.MilvusClient", Refusing)
+    with pytest.raises(IndexUnusable, match="who is") as caught:
+        found(server.uri("whole"), milvus_token_env="ARCHIVE")
+    assert sent == ["open sesame"]
+    assert "sesame" not in f"{caught.value} {caught.value.hint}"
+
+
 def test_damage_is_never_shown(place: Path, tmp_path: Path) -> None:
     uri = f"milvus:{tmp_path / 'damaged.db'}"
     publish(place, target_of(uri), at(uri))
