@@ -20,6 +20,7 @@ from ragla.asking import (
     show_interruption,
 )
 from ragla.errors import NothingRelevant, RaglaError, UsageError
+from ragla.exchange import ContinueFlag, Exchange
 from ragla.failure import INTERRUPTED, Failure
 from ragla.flags import (
     CHECK_AT,
@@ -35,7 +36,6 @@ from ragla.flags import (
     load_profile,
 )
 from ragla.question_file import AskedLine, question_text, read_questions
-from ragla.sitting import ContinueFlag, Sitting
 from ragla.terminal import errors, print_json, show_notice
 from ragla.trace import trace_file
 from ragla.user_path import user_path
@@ -108,8 +108,8 @@ def ask(
         asking = replace(opened, explain=explain, plain=plain)
         asking.retriever.restrict(paths or (), types or ())
         if file is None:
-            sitting = Sitting.open(asking, continued=continued, alone=True)
-            code = ask_one(asked[0].text, sitting)
+            exchange = Exchange.open(asking, continued=continued, alone=True)
+            code = ask_one(asked[0].text, exchange)
         else:
             code = ask_each(asking, asked)
     if code:
@@ -153,10 +153,10 @@ def check_continues(file: str | None, *, continued: bool, explain: bool) -> None
         raise UsageError("--explain is for a question that stands alone", "leave --continue away")
 
 
-def ask_one(question: str, sitting: Sitting) -> int:
+def ask_one(question: str, exchange: Exchange) -> int:
     """Answer, record and show it; the exit code."""
-    asking, outcome = sitting.asking, sitting.ask(question)
-    document = asking.as_json(outcome) | sitting.as_json()
+    asking, outcome = exchange.asking, exchange.ask(question)
+    document = asking.as_json(outcome) | exchange.as_json()
     failure = keep_recording(asking, document)
     if asking.quiet:
         print_json(document)

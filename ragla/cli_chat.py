@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from ragla.asking import ExactFlag, JsonlFlag, NoReuseFlag, PlainFlag, open_asking, show_interruption
 from ragla.errors import RaglaError, UsageError
+from ragla.exchange import ContinueFlag, Exchange
 from ragla.failure import INTERRUPTION, Failure
 from ragla.flags import IndexFlag, ModelFlag, ProfileFlag, SetFlag, load_profile
-from ragla.sitting import ContinueFlag, Sitting
 from ragla.terminal import JsonForm, errors, output, print_json, show_notice
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def chat(
     loaded = load_profile(profile, settings, {"decode.model": model})
     with open_asking(loaded.profile, index_path, quiet=as_lines, exact=exact, reuse=not no_reuse) as opened:
         asking = replace(opened, plain=plain)
-        sitting = Sitting.open(asking, continued=continued)
-        code = Chat(sitting).run()
+        exchange = Exchange.open(asking, continued=continued)
+        code = Chat(exchange).run()
     if code:
         raise typer.Exit(code)
 
@@ -59,9 +59,9 @@ def chat(
 class Chat:
     """Reads lines and answers them until there are no more."""
 
-    def __init__(self, sitting: Sitting) -> None:
-        self.sitting = sitting
-        self.asking = sitting.asking
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+        self.asking = exchange.asking
         self.interactive = sys.stdin.isatty()
         self.form: JsonForm | None = "lines" if self.asking.quiet else None
         self.last: Answer | None = None
@@ -103,7 +103,7 @@ class Chat:
     def command(self, text: str) -> None:
         """What a line with a slash asks for."""
         if text == "/new":
-            self.sitting.begin()
+            self.exchange.begin()
             self.last = None
         elif text == "/sources":
             self.show_sources()
@@ -116,7 +116,7 @@ class Chat:
     def question(self, text: str) -> None:
         """Answer; whatever goes wrong, the next line can be asked."""
         try:
-            outcome = self.sitting.ask(text)
+            outcome = self.exchange.ask(text)
         except RaglaError as error:
             self.fail(Failure.of(error))
             return

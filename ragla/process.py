@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import gc
 import os
 import select
 from pathlib import Path
@@ -22,6 +24,13 @@ def prepare() -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    end_at_once()
+
+
+def end_at_once() -> None:
+    """Spare the process Python's last look for garbage in all that torch has brought, which takes seconds."""
+    atexit.unregister(gc.freeze)  # a process may run several commands
+    atexit.register(gc.freeze)
 
 
 def reader_has_left(*streams: TextIO | None) -> bool:

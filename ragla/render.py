@@ -172,8 +172,9 @@ def config_lines(loaded: LoadedProfile) -> Iterable[Text]:
     width = max(map(len, values))
     for key, value in values.items():
         line = Text(f"{key:<{width}}  ")
-        line.append(one_line(str(value)), style="bold")
-        line.append(f"  ({loaded.origins[key]})", style="dim")
+        origin = loaded.origins[key]
+        line.append(one_line(str(value)), style="" if origin == "default" else "bold")
+        line.append(f"  ({origin})", style="dim")
         yield line
 
 

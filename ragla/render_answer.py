@@ -83,9 +83,9 @@ def stats_line(answer: Answer) -> Text:
 
 
 def nodes_line(nodes: Sequence[int]) -> Text:
-    """T, the nodes verified a step: how many, and how they went over time."""
+    """The nodes verified a step: how many, and how they went over time."""
     return Text(
-        f"T {min(nodes)}–{max(nodes)} nodes a step, median {median(nodes):.0f}  {sparkline(nodes)}",
+        f"{min(nodes)}–{max(nodes)} nodes a step, median {median(nodes):.0f}  {sparkline(nodes)}",
         style="dim",
     )
 

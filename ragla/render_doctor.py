@@ -44,8 +44,7 @@ def mended_line(done: str) -> Text:
 
 
 def _head(word: str, name: str) -> Text:
-    line = Text(f"{word:<{WORD}}", style=STYLES[word])
-    return line.append(f"{name:<{NAME}}", style="bold")
+    return Text.assemble((f"{word:<{WORD}}", STYLES[word]), (f"{name:<{NAME}}", "bold"))
 
 
 def _problem_lines(problems: tuple[Problem, ...], style: str) -> Iterable[Text]:

@@ -95,7 +95,7 @@ def test_the_nodes_of_each_step_are_drawn_over_time() -> None:
     told = answer()
     told.stats.steps = [StepStats(nodes - 1, 0, 1, 0.1, 0.01) for nodes in (1, 8, 64, 64)]
     lines = [line.plain for line in render_answer.cost_lines(told)]
-    assert lines[1] == "T 1–64 nodes a step, median 36  ▁▂██"
+    assert lines[1] == "1–64 nodes a step, median 36  ▁▂██"
     assert [row["nodes"] for row in render_answer.step_rows(told.stats)] == told.stats.nodes == [1, 8, 64, 64]
     assert render_answer.stats_json(told)["nodes_per_step"] == 137 / 4
     told.stats.steps = [StepStats(0, 0, 1, 0.1, 0.0)] * 3

@@ -181,7 +181,7 @@ def typing(world: World, *more: str) -> Iterator[Typist]:
 @pytest.mark.usefixtures("heard_interrupts")
 def test_a_person_asks_interrupts_asks_again_and_leaves(world: World) -> None:
     with typing(world, "-s", "decode.max_new_tokens=3000") as person:
-        assert "passages" in person.wait_for("/help lists the commands")
+        assert "passages" in person.wait_for("/help")  # the line may be broken behind it
         person.wait_for("> ")
         person.type("half a thought")
         person.wait_for("thought")

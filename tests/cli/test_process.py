@@ -42,6 +42,20 @@ print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
     assert done.stderr == "[]\n"
 
 
+def test_a_process_ends_without_a_last_look_for_garbage() -> None:
+    """What torch has brought takes Python seconds to look through."""
+    script = """
+import atexit, gc, sys
+atexit.register(lambda: print(gc.get_freeze_count() > 0, len(gc.get_objects()) < 1000, file=sys.stderr))
+from ragla.cli import app
+app(["config", "show"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stderr == "True True\n"
+
+
 @pytest.fixture
 def no_sockets(tmp_path: Path) -> dict[str, str]:
     """An environment in which a Python process that makes a network connection says so and dies."""

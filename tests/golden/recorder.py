@@ -13,20 +13,23 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import count, groupby
 from types import SimpleNamespace
+from typing import Any
 
 import pyte
 import pytest
 
 from ragla.cli import app
-from ragla.decode.stats import DecodeStats
 from ragla.live import View
 from tests.cli.screens import Screen, Terminal, terminal
 
-CLOCKS = ("answer", "asking", "conversation", "live", "decode.decoder", "decode.greedy", "decode.budget")
+CLOCKS = (
+    "answer", "answering", "asking", "conversation", "live", "recorder", "replaying", "decode.decoder",
+    "decode.greedy", "decode.budget",
+)  # fmt: skip
 MARK = b"\0step\0"
 ROWS = 300
 MADE_UP = (
@@ -45,7 +48,8 @@ def still_clock(patch: pytest.MonkeyPatch) -> None:
         return next(looks) / 100
 
     for module in CLOCKS:
-        patch.setattr(f"ragla.{module}.perf_counter", perf_counter)
+        patch.setattr(f"ragla.{module}.perf_counter", perf_counter, raising=False)
+    patch.setattr("ragla.replaying.sleep", lambda seconds: None)
     real = vars(time)
     patch.setattr("ragla.retrieve.indexer.time", SimpleNamespace(**real | {"monotonic": perf_counter}))
 
@@ -82,10 +86,29 @@ def run(words: list[str]) -> int:
     raise AssertionError("a command always leaves")
 
 
-def on_a_terminal(words: list[str], columns: int, *, step: int | None = None) -> str:
+class Typist(io.TextIOBase):
+    """A person at the keyboard: what is typed is seen, and then nothing more comes."""
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self.lines_to_come = iter(lines)
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self, size: int | None = -1, /) -> str:  # type: ignore[override]
+        line = next(self.lines_to_come, "")
+        sys.stdout.write(line)
+        sys.stdout.flush()
+        return line
+
+
+def on_a_terminal(
+    words: list[str], columns: int, *, step: int | None = None, typed: Iterable[str] = ()
+) -> str:
     """The screen after a command or, with ``step``, in the middle of its answer, behind so many steps."""
     with pytest.MonkeyPatch.context() as patch, terminal(patch, columns) as screen:
         still_clock(patch)
+        patch.setattr(sys, "stdin", Typist(typed))
         if step is not None:
             mark_step(patch, step)
         with pumped(screen) as written:
@@ -101,8 +124,8 @@ def mark_step(patch: pytest.MonkeyPatch, step: int) -> None:
     steps = count(1)
     honest = View.step
 
-    def marked(view: View, stats: DecodeStats) -> None:
-        honest(view, stats)
+    def marked(view: View, *told: Any) -> None:
+        honest(view, *told)
         if next(steps) == step:
             sys.stderr.write(MARK.decode())
             sys.stderr.flush()

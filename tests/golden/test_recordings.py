@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from ragla.environment import Finding
 from tests.cli.tiny_models import PARROT, save_embedder, save_parrot, write_documents, write_profile
-from tests.golden.recorder import in_a_pipe, on_a_terminal, run
+from tests.golden.recorder import in_a_pipe, on_a_terminal, run, still_clock
 
 FOLDER = Path(__file__).parent
 RENEW = bool(os.environ.get("RAGLA_RENEW"))
@@ -26,6 +27,30 @@ ASK = ["ask", QUESTION, "-s", "decode.cost_aware=false", "-s", "decode.draft_bud
 FIRST = ["index", "my docs"]
 PIPE = 0  # columns
 INDEX, KEPT = ".ragla", "kept"
+AGAIN = ["replay", "recorded.json"]
+BENCH = ["bench", "--show", str(Path(__file__).parents[2] / "docs" / "bench" / "smollm2-135m-float32.json")]
+TYPED = [f"{QUESTION}\n", "/sources\n", "/nonsense\n", "/quit\n"]
+AROUND = [  # of some machine: those of this one are others tomorrow
+    Finding("ragla", "ok", "0.1.0, Python 3.12.4, Linux 6.8.0 x86_64; profile offline"),
+    Finding("torch", "ok", "2.13.0+cpu, AVX512"),
+    Finding(
+        "drafting",
+        "note",
+        "not compiled: its twin in Python runs, some 20 times slower",
+        "install a C compiler, then pip install --force-reinstall --no-deps ragla",
+    ),
+    Finding("memory", "ok", "9.1 GB free of 16.7 GB, swap 2.1 GB; qwen2.5-coder-1.5b takes about 2.3 GB"),
+    Finding(
+        "model",
+        "wrong",
+        "model qwen2.5-coder-1.5b is not on this machine",
+        "ragla models pull qwen2.5-coder-1.5b",
+        5,
+    ),
+    Finding(
+        "terminal", "ok", "stdout and stderr a terminal of 80 columns, 256 colours, links (OSC 8), utf-8"
+    ),
+]
 
 # name → words of the command, columns, the step of the answer at which to look
 RECORDINGS: dict[str, tuple[list[str], int, int | None]] = {
@@ -51,6 +76,21 @@ RECORDINGS: dict[str, tuple[list[str], int, int | None]] = {
     "remove-40": (["remove", "my docs/lighthouse.txt"], 40, None),
     "error-40": (["index", "nowhere"], 40, None),
     "error-80": (["serch", "x"], 80, None),
+    "chat-40": (["chat", *ASK[2:]], 40, None),
+    "chat-80": (["chat", *ASK[2:]], 80, None),
+    "replay-40": (AGAIN, 40, None),
+    "replay-80": (AGAIN, 80, None),
+    "replay-pipe": (AGAIN, PIPE, None),
+    "replay-live-80": (AGAIN, 80, 3),
+    "replay-step-80": ([*AGAIN, "--step", "2"], 80, None),
+    "doctor-40": (["doctor"], 40, None),
+    "doctor-80": (["doctor"], 80, None),
+    "doctor-pipe": (["doctor"], PIPE, None),
+    "bench-40": (BENCH, 40, None),
+    "bench-80": (BENCH, 80, None),
+    "bench-200": (BENCH, 200, None),
+    "config-40": (["config", "show"], 40, None),
+    "config-80": (["config", "show"], 80, None),
     "help-40": (["search", "--help"], 40, None),
     "help-80": (["search", "--help"], 80, None),
 }
@@ -74,7 +114,9 @@ def place() -> Iterator[Path]:
         (docs / "scan.pdf").write_bytes(b"%PDF-1.4\n%%EOF\n")
         patch.chdir(folder)
         run(["index", docs.name, "-q"])
-        run([*ASK, "-q"])
+        with pytest.MonkeyPatch.context() as still:
+            still_clock(still)
+            run([*ASK, "-q", "--record", "recorded.json"])
         run(["answers", "clear", "-q"])  # what earlier answers taught would come into the drafts
         shutil.copytree(INDEX, KEPT)
         yield folder
@@ -86,12 +128,13 @@ def recorded(name: str, folder: Path) -> str:
     words, columns, step = RECORDINGS[name]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAGLA_CACHE", str(folder / "cache"))
+        patch.setattr("ragla.environment.look_around", lambda at: iter(AROUND))
         shutil.rmtree(INDEX)
         if words != FIRST:
             shutil.copytree(KEPT, INDEX)
         if words[0] == "answers":
             run([*ASK, "-q"])
-        return in_a_pipe(words) if columns == PIPE else on_a_terminal(words, columns, step=step)
+        return in_a_pipe(words) if columns == PIPE else on_a_terminal(words, columns, step=step, typed=TYPED)
 
 
 @pytest.mark.parametrize("name", RECORDINGS)

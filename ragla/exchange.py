@@ -22,10 +22,10 @@ ContinueFlag = Annotated[
 ]
 
 
-class Sitting:
+class Exchange:
     """Asks, and keeps. ``kept``: None where ``decode.keep_answers`` is off.
 
-    ``told``: how many earlier turns the sitting began with, None where it goes on with nothing.
+    ``told``: how many earlier turns the exchange began with, None where it goes on with nothing.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Sitting:
         self.told = told
 
     @classmethod
-    def open(cls, asking: Asking, *, continued: bool, alone: bool = False) -> Sitting:
+    def open(cls, asking: Asking, *, continued: bool, alone: bool = False) -> Exchange:
         """For an open index; ``alone``: for one question, which stands alone unless it is ``continued``."""
         from ragla.conversation import Conversation
         from ragla.conversation_file import ConversationFile, Resumed
