@@ -15,6 +15,9 @@ from ragla.retrieve.milvus_words import K1, B
 
 # The most that Milvus hands out of one search.
 MOST_FOUND = 16_384
+# How vectors are indexed, and what a search looks at: the beam of a graph, the lists of an IVF index.
+_BUILT_WITH = {"HNSW": {"M": 16, "efConstruction": 200}, "IVF_FLAT": {"nlist": 1024}}
+_BEAM, _PROBED = 128, 64
 _ROWS_A_CALL = 500
 _IDS_A_CALL = 1000
 
@@ -30,6 +33,7 @@ class Collections:
         self._index = settings.milvus_index
         self._passages, self._rows = target.collection, f"{target.collection}_rows"
         self._are_there = False
+        self._kind = ""
         if self.exist():
             self._load()
 
@@ -56,7 +60,7 @@ class Collections:
         """Delete both and all that is in them."""
         for name in (self._passages, self._rows):
             self._call("drop_collection", name)
-        self._are_there = False
+        self._are_there, self._kind = False, ""
 
     def flush(self) -> None:
         """Have what was written indexed."""
@@ -89,9 +93,19 @@ class Collections:
         found = self._call(
             "search", self._passages, data=[query], anns_field=field, limit=min(limit, MOST_FOUND),
             filter="" if documents is None else f"document in {list(documents)}",
-            search_params={"metric_type": metric}, output_fields=["id"],
+            search_params={"metric_type": metric, "params": self._looked_at(field, limit)},
+            output_fields=["id"],
         )  # fmt: skip
         return [(int(one["id"]), float(one["distance"])) for one in found[0]]
+
+    def _looked_at(self, field: str, limit: int) -> dict[str, int]:
+        """Search parameters; a graph's beam must be as wide as what it is to find."""
+        if field != "vector":
+            return {}
+        kind = self._kind = self._kind or self.index_type()
+        if kind == "HNSW":
+            return {"ef": min(MOST_FOUND, max(_BEAM, limit))}
+        return {"nprobe": _PROBED} if kind == "IVF_FLAT" else {}
 
     def passages(self, ids: Sequence[int], fields: list[str]) -> Iterator[dict[str, Any]]:
         """Rows of passages by their primary keys, in any order; those that are gone are missing."""
@@ -170,7 +184,10 @@ class Collections:
             )
         )
         indexes = MilvusClient.prepare_index_params()
-        indexes.add_index(field_name="vector", index_type=self._index, metric_type="IP")
+        indexes.add_index(
+            field_name="vector", index_type=self._index, metric_type="IP",
+            params=_BUILT_WITH.get(self._index, {}),
+        )  # fmt: skip
         indexes.add_index(
             field_name="sparse", index_type="SPARSE_INVERTED_INDEX", metric_type="BM25",
             params={"bm25_k1": K1, "bm25_b": B},
