@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from ragla.text_stream import OnText
     from ragla.unsupported import Unsupported
 
-FIRST_WORD_S = 1.0  # from which on it is said how long the first word takes
+FIRST_WORD_S = 1.0  # from which on it is said how long the first word took
+LONGEST_WAIT_S = 3.0  # before it, however long the prompt was read
 
 
 class RecordedCopies:
@@ -74,6 +75,7 @@ class RecordedCopies:
 def replay(recording: Recording, *, speed: float, draws: bool, plain: bool) -> None:
     """Write the answer to stdout, ``speed`` times as fast as it came; 0: all at once.
 
+    Of a long wait for the first word no more than ``LONGEST_WAIT_S`` is waited again.
     ``draws``: each step's draft tree is shown on stderr before its text, and no line of figures.
     """
     answer = recording.answer
@@ -84,12 +86,12 @@ def replay(recording: Recording, *, speed: float, draws: bool, plain: bool) -> N
         text = RecordedCopies(answer, on_text)
         follows = bool(speed) and not draws
         figures = [answer.stats, *stats_as_they_grew(answer.stats)] if follows else []
-        number = 0
+        number, skipped = 0, max(0.0, first_word_s(recording) - LONGEST_WAIT_S)
         moments: Iterator[StepRecord | PieceRecord] = heapq.merge(
             recording.steps, recording.pieces, key=lambda moment: moment.at_s
         )
         for moment in moments:
-            wait_until(view.began + moment.at_s / speed if speed else 0.0)
+            wait_until(view.began + (moment.at_s - skipped) / speed if speed else 0.0)
             if isinstance(moment, StepRecord):
                 number = moment.step
                 if draws:
@@ -103,9 +105,14 @@ def replay(recording: Recording, *, speed: float, draws: bool, plain: bool) -> N
     sys.stdout.flush()
 
 
+def first_word_s(recording: Recording) -> float:
+    """When the first word came."""
+    return next((piece.at_s for piece in recording.pieces), 0.0)
+
+
 def waiting_for(recording: Recording, speed: float) -> str:
     """What stands on the screen before the first word."""
-    first = next((piece.at_s for piece in recording.pieces), 0.0)
+    first = first_word_s(recording)
     said = "replaying"
     if speed and first >= FIRST_WORD_S:
         said += f" · the first word came after {first:.1f} s"

@@ -16,6 +16,7 @@ from typer.testing import CliRunner, Result
 
 from ragla.cli import app
 from ragla.recording import MOST_BYTES
+from ragla.replaying import LONGEST_WAIT_S
 from tests.cli.screens import terminal
 from tests.cli.test_process import HEAVY
 from tests.cli.tiny_models import PARROT, save_parrot
@@ -111,16 +112,22 @@ def test_it_takes_the_time_it_took(made: Made, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("ragla.replaying.sleep", slept.append)
     monkeypatch.setattr("ragla.replaying.perf_counter", lambda: sum(slept))
     monkeypatch.setattr("ragla.live.perf_counter", lambda: 0.0)
-    last = max(one["at_s"] for one in (*made.content["pieces"], *made.content["steps"]))
-    for words, expected in (
-        (["--speed", "1"], last),
-        (["--speed", "4"], last / 4),
-        (["--speed", "0"], 0),
-        ([], 0),
-    ):
-        slept.clear()
-        assert CliRunner().invoke(app, ["replay", str(made.path), *words]).exit_code == 0
-        assert sum(slept) == pytest.approx(expected)
+    content = copy.deepcopy(made.content)
+    moments = [*content["pieces"], *content["steps"]]
+    for first_word_s, waited_s in ((1.5, 1.5), (36.0, LONGEST_WAIT_S)):
+        later_s = first_word_s - content["pieces"][0]["at_s"]
+        for one in moments:
+            one["at_s"] += later_s
+        last = max(one["at_s"] for one in moments) - first_word_s + waited_s
+        for words, expected in (
+            (["--speed", "1"], last),
+            (["--speed", "4"], last / 4),
+            (["--speed", "0"], 0),
+            ([], 0),
+        ):
+            slept.clear()
+            assert replayed(content, *words).exit_code == 0
+            assert sum(slept) == pytest.approx(expected)
 
 
 def test_an_interrupt_ends_it(ragla: Ragla, made: Made, monkeypatch: pytest.MonkeyPatch) -> None:

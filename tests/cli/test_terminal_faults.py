@@ -79,6 +79,15 @@ KINDS = {
         "cli/test_failures.py::test_messages_cannot_command_the_terminal",
         "test_render.py::test_text_cannot_be_read_in_another_order_than_it_has",
         "cli/test_conventions.py::test_a_name_cannot_pass_for_another",
+        "cli/test_replay_command.py::test_a_strangers_texts_command_no_terminal",
+    ],
+    "a file from a stranger is believed": [
+        "cli/test_replay_command.py::test_a_damaged_recording_is_said_in_a_line",
+        "cli/test_replay_command.py::test_whatever_is_changed_nothing_unexpected_happens",
+    ],
+    "a broken installation cannot say what is broken": [
+        "cli/test_doctor_environment.py::test_nothing_that_is_installed_is_needed_to_say_so",
+        "test_environment.py::test_a_package_that_kills_its_process_is_one_line",
     ],
     "a status line corrupts the text it stands below": [
         "cli/test_live_view.py::test_what_stays_on_the_screen_is_the_text",
@@ -93,6 +102,8 @@ KINDS = {
     ],
     "a reader that leaves early, a full disk, a closed stream": [
         "cli/test_process.py::test_a_reader_that_leaves_early_is_no_error",
+        "cli/test_broken_pipes.py::test_a_command_whose_reader_has_left_ends_quietly",
+        "cli/test_record_flag.py::test_a_full_disk_costs_the_recording_alone",
         "cli/test_closed_streams.py::test_a_stream_that_cannot_be_used_is_said",
         "cli/test_terminal_faults.py::test_a_reader_that_leaves_in_the_middle_of_an_answer_is_no_error",
     ],
