@@ -130,17 +130,18 @@ class MilvusStore:
         return [milvus_rows.stored_file(body)[0] for body in found.values()]
 
     def text(self, document_id: int) -> str:
-        """From its parts, held against its digest."""
-        found = self._in.bodies([f"file:{document_id}"]).get(f"file:{document_id}")
+        """From its parts, held against its digest; read again where it was replaced meanwhile."""
+        key, before = f"file:{document_id}", ""
+        while (found := self._in.bodies([key]).get(key)) not in (None, before):
+            before = found
+            _, parts, digest = milvus_rows.stored_file(found)
+            keys = [f"text:{document_id}:{part}" for part in range(parts)]
+            whole = milvus_rows.text_of(self._in.bodies(keys).values())
+            if row_digest((whole,)).hex() == digest:
+                return whole
         if found is None:
             raise IndexUnusable("the document was changed or removed meanwhile", hint="ask again")
-        _, parts, digest = milvus_rows.stored_file(found)
-        keys = [f"text:{document_id}:{part}" for part in range(parts)]
-        bodies = self._in.bodies(keys)
-        whole = milvus_rows.text_of(bodies.get(key, "") for key in keys)
-        if row_digest((whole,)).hex() != digest:
-            raise IndexUnusable(f"{self.target}: a text is not what was stored", self._mend)
-        return whole
+        raise IndexUnusable(f"{self.target}: a text is not what was stored", self._mend)
 
     # --- passages -------------------------------------------------------------------------------------
 

@@ -240,6 +240,42 @@ def test_what_an_interrupted_run_left_of_a_file_that_is_gone_is_swept(
         assert gone not in {file.absolute for file in milvus.files()}
 
 
+def test_readers_go_on_while_files_are_replaced(place: Path, server: Server, tmp_path: Path) -> None:
+    """They find what is there at the moment, whole; a document that goes while it is read is said to."""
+    docs, uri = write_documents(tmp_path / "docs"), server.uri("replaced")
+    index_folders([docs], tmp_path / "index", SETTINGS, EMBEDDER)
+    publish(tmp_path / "index", target_of(uri), at(uri))
+    failed: list[BaseException] = []
+
+    def rewrite() -> None:
+        try:
+            for turn in range(6):
+                for name in ("guides/boats.txt", "numbers.md"):
+                    (docs / name).write_text(
+                        f"Boats of turn {turn} are moored.\n\n" * (turn + 1), encoding="utf-8"
+                    )
+                index_folders([docs], tmp_path / "index", SETTINGS, EMBEDDER)
+                publish(tmp_path / "index", target_of(uri), at(uri))
+        except BaseException as error:
+            failed.append(error)
+
+    writer = threading.Thread(target=rewrite)
+    searches, said = 0, set()
+    with closing(Retriever.on_milvus(at(uri), EMBEDDER)) as retriever:
+        writer.start()
+        while writer.is_alive():
+            try:
+                retriever.search("boats moored", 5)
+                searches += 1
+            except IndexUnusable as error:
+                said.add(str(error))
+        writer.join()
+        assert failed == []
+        assert said <= {"the document was changed or removed meanwhile"}
+        assert searches > 5
+        assert "turn 5" in retriever.search("boats of turn 5", 1)[0].passage.text
+
+
 def test_a_token_is_sent_and_never_said(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a server repeats of it."""
     from pymilvus.exceptions import MilvusException
