@@ -21,7 +21,7 @@ _TRIES = 4
 READY_S = 300.0
 
 
-@dataclass
+@dataclass(eq=False)
 class Job:
     """Passages to embed at once, and their vectors (len(texts), dimension) when that is done."""
 
@@ -43,7 +43,7 @@ class Crew:
         self._batch_size = batch_size
         self._count = count
         self._waiting: deque[Job] = deque()
-        self._busy: dict[Any, int] = {}
+        self._busy: dict[Any, deque[Job]] = {}
         self._starting: set[Any] = set()
         self._last_seen = time.monotonic()
         for _ in range(count):
@@ -85,16 +85,18 @@ class Crew:
         except self._ray.exceptions.RayError:
             self._start()
             return
-        self._busy[worker] = 0
+        self._busy[worker] = deque()
         self._hand_out()
 
     def _hand_out(self) -> None:
         while self._waiting and self._busy:
-            worker = min(self._busy, key=lambda one: self._busy[one])
-            if self._busy[worker] >= _JOBS_A_WORKER:
+            worker = min(self._busy, key=lambda one: len(self._busy[one]))
+            if len(self._busy[worker]) >= _JOBS_A_WORKER:
                 return
             job = self._waiting.popleft()
-            self._busy[worker] += 1
+            if job.vectors is not None:  # done after all, by a worker that was lost behind it
+                continue
+            self._busy[worker].append(job)
             reference = worker.embed.remote(job.texts, self._batch_size)
             self._floor.expect(reference, partial(self._ended, worker, job))
 
@@ -104,24 +106,22 @@ class Crew:
         except self._ray.exceptions.RayTaskError as error:
             raise raised(error) from error
         except self._ray.exceptions.RayError as error:
-            self._replace(worker)
-            self._again(job, error)
+            self._replace(worker, error)
         if worker in self._busy:
-            self._busy[worker] -= 1
+            self._busy[worker].remove(job)
         self._hand_out()
 
-    def _again(self, job: Job, error: Exception) -> None:
-        job.tries += 1
-        if job.tries >= _TRIES:
+    def _replace(self, worker: Any, error: Exception) -> None:
+        """Once, however many passages were lost with it; only those that it was at may be to blame."""
+        lost = self._busy.pop(worker, None)
+        if lost is None:
+            return
+        lost[0].tries += 1
+        if lost[0].tries >= _TRIES:
             raise RaglaError(
-                f"workers of the Ray cluster ended {job.tries} times over the same passages: out of memory?",
+                f"workers of the Ray cluster ended {_TRIES} times over the same passages: out of memory?",
                 "what was stored is kept; take smaller batches: --set retrieve.batch_size=8",
             ) from error
-        self._waiting.appendleft(job)
-
-    def _replace(self, worker: Any) -> None:
-        """Once, however many passages were lost with it; it is not to come back with any of them."""
-        if self._busy.pop(worker, None) is None:
-            return
-        self._ray.kill(worker)
+        self._waiting.extendleft(reversed(lost))
+        self._ray.kill(worker)  # it is not to come back with any of them
         self._start()

@@ -17,8 +17,8 @@ from ragla.retrieve.taking import Content, Request, Taken, Taking, unreadable_by
 _UNIT_FILES, _UNIT_BYTES = 8, 4 << 20
 # Ray does a task again by itself when its worker or machine is lost.
 _RETRIES = 2
-# So small that the workers which embed always leave it: readers never wait for one of them to end.
-_SHARE = 0.02
+# So small that two of them have room beside a worker that embeds: readers never wait for one to end.
+_SHARE = 0.05
 
 
 @dataclass

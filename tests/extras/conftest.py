@@ -37,6 +37,7 @@ def cluster(client_port: int) -> Iterator[Any]:
     pytest.importorskip("ray")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join(map(str, ON_WORKERS)))
+        patch.setenv("RAGLA_TEST_CLUSTER", str(client_port))  # by which its processes are known
         for name in ("RAY_USAGE_STATS_ENABLED", "RAY_ENABLE_UV_RUN_RUNTIME_ENV"):
             patch.setenv(name, "0")
         from ray.cluster_utils import Cluster

@@ -113,7 +113,7 @@ def test_workers_that_are_killed_in_the_middle_are_replaced(
 
     def kill_all(event: Event) -> None:
         if isinstance(event, BatchStored) and not killed:
-            killed.extend(processes(b"EmbeddingWorker"))
+            killed.extend(processes("EmbeddingWorker"))
             for process in killed:
                 os.kill(process, signal.SIGKILL)
 
@@ -122,17 +122,10 @@ def test_workers_that_are_killed_in_the_middle_are_replaced(
     assert content(tmp_path / "index") == content(alone)
 
 
-def processes(named: bytes) -> list[int]:
-    """Those of this machine that are called so."""
-    entries = (entry for entry in Path("/proc").iterdir() if entry.name.isdigit())
-    return [int(entry.name) for entry in entries if named in _command(entry)]
-
-
-def _command(entry: Path) -> bytes:
-    try:
-        return (entry / "cmdline").read_bytes()
-    except OSError:
-        return b""
+def processes(named: str) -> list[int]:
+    """Those of this cluster that are called so."""
+    ours = ray_helpers.processes_with(f"RAGLA_TEST_CLUSTER={os.environ['RAGLA_TEST_CLUSTER']}")
+    return [process for process, command in ours.items() if named in command]
 
 
 def test_a_document_that_ends_its_readers_is_left_out(
@@ -209,7 +202,7 @@ def test_a_cluster_is_reached_by_its_client_server_and_missed_when_it_goes(
 
     def end_it(event: Event) -> None:
         if isinstance(event, BatchStored):
-            for process in processes(b"ray.util.client.server"):
+            for process in processes("ray.util.client.server"):
                 os.kill(process, signal.SIGKILL)
 
     with pytest.raises(RaglaError, match=f"the Ray cluster at 127.0.0.1:{client_port} is gone") as gone:
