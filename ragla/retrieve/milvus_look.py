@@ -89,6 +89,8 @@ def _behind(state: State, target: Target, index_dir: Path | None) -> Iterator[Pr
             here = State.of(store)
     except IndexUnusable:  # of which other checks say what is wrong
         return
-    if (state.generation, state.fingerprint) != (here.generation, here.fingerprint):
-        what = f"generation {state.generation} is there, {here.generation} is here"
+    if state != here:
+        what = (
+            f"generation {state.generation} is there, {here.generation} is here, or how it was made differs"
+        )
         yield Problem(what, str(target), f"ragla index --to {target} --index {shlex.quote(str(index_dir))}")

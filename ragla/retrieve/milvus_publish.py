@@ -125,7 +125,8 @@ def _bring(
                 f"{milvus.place}: {there_are} passages are there, {total} are here",
                 f"ragla index --to {milvus.place} --rebuild",
             )
-    milvus.settle(state, WordCounts.of(store))
+    if differing or gone or not milvus.is_settled(state):
+        milvus.settle(state, WordCounts.of(store))
     return Published(
         milvus.place, len(differing), len(stamps) - len(differing), len(gone), written, total,
         time.monotonic() - started,

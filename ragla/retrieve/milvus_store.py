@@ -83,6 +83,13 @@ class MilvusStore:
         """As the last whole publication left it. Raises IndexUnusable where there was none."""
         return self._whole.state()
 
+    def is_settled(self, state: State) -> bool:
+        """Whether the last finished publication was of this state."""
+        try:
+            return self.state() == state
+        except IndexUnusable:
+            return False
+
     def settle(self, state: State, words: WordCounts) -> None:
         """What was put and removed is the whole now, with this state; readers go over to it in one step."""
         self._whole.settle(state, words)

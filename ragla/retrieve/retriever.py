@@ -25,7 +25,7 @@ from ragla.retrieve.store import Store
 if TYPE_CHECKING:
     from ragla.config import RetrieveSettings
     from ragla.retrieve.embed import Embedder, Vectors
-    from ragla.retrieve.passage_store import PassageStore
+    from ragla.retrieve.passage_store import PassageStore, State
     from ragla.retrieve.rerank import Reranker
 
 # How many passages each search hands to the blend.
@@ -64,7 +64,7 @@ class Retriever:
         self._rerank_depth = rerank_depth
         self._turn = threading.Lock()
         self._filters = Filters()
-        self._generation: int | None = None
+        self._state: State | None = None
         self._readings: dict[str, Reading] = {}
         self._labels: dict[str, str] = {}
         self._refresh()
@@ -244,10 +244,10 @@ class Retriever:
     def _refresh(self) -> None:
         """Read anew what holds for the whole index when another process has changed it."""
         state = self._store.state()
-        if state.generation != self._generation:
+        if state != self._state:
             self._readings = readings(state.reliability)
             self._labels = root_labels(list(state.roots))
-            self._generation = state.generation
+            self._state = state
 
     def _evidence(self, query: str, vector: Vectors) -> Evidence:
         """How far the dense search can be believed for this question."""

@@ -20,6 +20,7 @@ from ragla.retrieve.milvus_collections import Collections
 from ragla.retrieve.milvus_publish import publish
 from ragla.retrieve.milvus_rows import PASSAGE_FIELDS
 from ragla.retrieve.milvus_store import MilvusStore
+from ragla.retrieve.passage_store import State
 from ragla.retrieve.remove import remove
 from ragla.retrieve.store import Store
 
@@ -103,6 +104,8 @@ def test_a_server_that_is_killed_in_the_middle_ends_with_the_same_content(
     publish(place, target_of(uri), at(uri))
     assert content(uri) == whole
     assert publish(place, target_of(uri), at(uri)).written == 0
+    with closing(MilvusStore(target_of(uri), at(uri))) as store, closing(Store.read(place)) as index:
+        assert store.is_settled(State.of(index))
 
 
 def publish_often(place: Path, uri: str, times: int) -> None:
