@@ -34,6 +34,8 @@ COMMANDS: dict[str, list[str]] = {
     "ask": ["ask", QUESTION, *SHORT],
     "ask --json": ["ask", QUESTION, *SHORT, "--json"],
     "ask --file": ["ask", "--file", "questions.jsonl", *SHORT, "--jsonl"],
+    "replay": ["replay", "RECORDING", "--trace"],
+    "replay --json": ["replay", "RECORDING", "--json"],
     "chat": ["chat", *SHORT],
     "bench": ["bench", "--questions", "questions.jsonl", *SHORT],
     "eval": ["eval", "questions.jsonl", *SHORT],
@@ -56,7 +58,13 @@ def nobody_reads(name: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def mine(world: World, tmp_path_factory: pytest.TempPathFactory) -> World:
-    return world.with_index_of_its_own(tmp_path_factory.mktemp("pipes") / "index")
+    made = world.with_index_of_its_own(tmp_path_factory.mktemp("pipes") / "index")
+    assert run(["ask", QUESTION, *made.flags, *SHORT, "-q", "--record", str(recording(made))]) == 0
+    return made
+
+
+def recording(world: World) -> Path:
+    return world.index.with_name("recorded.json")
 
 
 @pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
@@ -73,8 +81,9 @@ def test_a_command_whose_reader_has_left_ends_quietly(
     monkeypatch.setattr("ragla.bench.machine.others_since_at_least", lambda clock, seconds: 0.0)
     line = {"question": QUESTION, "reference": "180 euros", "source": "travel.md"}
     (elsewhere / "questions.jsonl").write_text(json.dumps(line) + "\n", encoding="utf-8")
+    names = {"MODEL": str(mine.folder / "llm"), "RECORDING": str(recording(mine))}
     with nobody_reads("stdout", monkeypatch):
-        code = run([str(mine.folder / "llm") if word == "MODEL" else word for word in words])
+        code = run([names.get(word, word) for word in words])
     told = capfd.readouterr()
     assert code == 0, told.err
     assert not [word for word in ("rror", "Traceback", "roken", "xception") if word in told.err]

@@ -22,6 +22,7 @@ COMMANDS = [
     ["remove"],
     ["search"],
     ["ask"],
+    ["replay"],
     ["chat"],
     ["bench"],
     ["eval"],

@@ -16,9 +16,11 @@ from ragla import __version__
 from ragla.recorder import bare_name
 from ragla.render import safe
 from ragla.text_stream import TextStream
+from tests.cli.screens import terminal
 from tests.cli.tiny_models import PARROT, save_parrot
 from tests.cli.tiny_world import QUESTION, Ragla, World, document
 from tests.documented import faults
+from tests.golden.recorder import pumped, run
 from tests.remote.fake_server import saying, serving
 
 
@@ -94,6 +96,23 @@ def test_what_there_is_of_an_interrupted_answer_is_recorded(
     assert found["answer"]["interrupted"] is True
     assert len(found["steps"]) == 4
     assert "".join(piece["text"] for piece in found["pieces"]) == found["answer"]["answer"]
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_chinese_is_shown_again(
+    ragla: Ragla, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    answer = "酒店每晚上限为一百八十欧元。[4]"
+    parrot, path = save_parrot(tmp_path / "parrot", answer), tmp_path / "录.json"
+    result = ragla("ask", "酒店每晚上限是多少？", *world.flags, "--model", parrot, "--record", path)
+    assert result.stdout == f"{answer}\n"
+    assert ragla("replay", path).stdout == result.stdout
+    assert answer in path.read_text(encoding="utf-8")
+    with terminal(monkeypatch, columns, rows=40) as screen:
+        with pumped(screen) as written:
+            assert run(["replay", str(path)]) == 0
+        screen.stream.feed(bytes(written))
+        assert "".join(screen.lines()[1:3]).replace(" ", "").startswith(answer)
 
 
 def test_an_answer_of_a_server_is_recorded_and_shown_again(
