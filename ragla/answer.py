@@ -20,6 +20,7 @@ from ragla.answering import (
     Stopped,
     say_no_answer,
 )
+from ragla.citations import misplaced
 from ragla.conditions import decode_request, draft_limits
 from ragla.config import Profile
 from ragla.decode.budget import StepCost
@@ -145,11 +146,16 @@ class Answerer(Answering):
             text = say_no_answer(question, writing.trace)
         sources = cite(evidence.sources, prepared.prompt.used, text if answered else "", writing.copied)
         left_out = [evidence.sources[i].path for i in prepared.prompt.left_out if i < len(evidence.sources)]
-        told = (self.cache.limits.notice(), unasked(judged, self.profile.retrieve.judge, prepared.prompt))
+        provenance = writing.provenance() if answered else ()
+        told = (
+            self.cache.limits.notice(),
+            unasked(judged, self.profile.retrieve.judge, prepared.prompt),
+            *misplaced(text, provenance, evidence, prepared.prompt),
+        )
         return Answer(
             question, text, answered, writing.token_ids, sources, stats, ttft_s, retrieval_s, left_out,
             kept=kept, interrupted=interrupted, request=request, notices=tuple(filter(None, told)),
-            judged=judged, provenance=writing.provenance() if answered else (),
+            judged=judged, provenance=provenance,
             unsupported=writing.unsupported() if answered else (),
         )  # fmt: skip
 

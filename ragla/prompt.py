@@ -38,6 +38,17 @@ REFUSAL = re.compile(
     re.IGNORECASE,
 )
 CITATION = re.compile(r"\[(\d{1,3})\]")
+# One that names a passage is taken at its word only where it speaks of nothing but passages: a document
+# may well say that breakfast is not included, or that old documents do not need to be kept.
+CITED_REFUSAL = re.compile(
+    r"[^.!?;,]*(?:\bnot|n't) (?:explicitly |directly )?"
+    r"(?:mentioned|stated|specified|provided|given|answered|said)"
+    r" (?:anywhere )?in (?:any of )?(?:the|this|these) (?:given |provided |cited )?passages?\.?"
+    r"|(?:the|this|these|none of the) (?:given |provided |cited )?passages? (?:do|does|did)(?: not|n't) "
+    r"(?:explicitly |directly )?(?:say|mention|state|specify|answer|tell)\b[^.!?;,]*\.?"
+    r"|[^。！？；，]*(?:没有|未|并未)(?:被)?(?:明确)?(?:提到|提及)(?!的)[^。！？；，]{0,12}。?",
+    re.IGNORECASE,
+)
 HEADING = re.compile(r"#{1,6} ")
 MARK = re.compile(r"<(/?)\s*passage", re.IGNORECASE)
 CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
@@ -202,8 +213,12 @@ def encode(tokenizer: Any, text: str, *, special: bool) -> list[int]:
 
 
 def is_refusal(text: str) -> bool:
-    """Whether an answer only says that the passages do not hold one; one that cites says more."""
-    return len(text) <= REFUSAL_LENGTH and bool(REFUSAL.search(text)) and not CITATION.search(text)
+    """Whether an answer only says that the passages do not hold one; most that cite say more."""
+    if len(text) > REFUSAL_LENGTH:
+        return False
+    if CITATION.search(text):
+        return bool(CITED_REFUSAL.fullmatch(" ".join(CITATION.sub("", text).split()).replace(" .", ".")))
+    return bool(REFUSAL.search(text))
 
 
 def no_answer(question: str) -> str:

@@ -175,6 +175,11 @@ def test_a_passage_cannot_close_itself() -> None:
         "No passage mentions the price.",
         "段落没有提到这个问题。",
         "文档中没有说明价格。",
+        "[1] The mayor of Hirtshals is not mentioned in the given passage.",
+        "The mayor's name isn't stated in the passages [2].",
+        "[1] The passages do not say who the mayor is.",
+        "[1] 电话号码没有提到。",
+        "文中未提及电话号码 [2]。",
     ],
 )
 def test_a_refusal_is_known(text: str) -> None:
@@ -189,6 +194,11 @@ def test_a_refusal_is_known(text: str) -> None:
         "Documents older than ten years do not need to be kept.",
         "The receipts are not given back.",
         "The passages do not say who, but the limit is 165 euros. [2]",
+        "The passages do not say who. The limit is 165 euros [2].",
+        "Meals are not included in the passage to Bergen [1].",
+        "Your name is not given in this passage of the form, write it yourself [1].",
+        "没有提到的费用由员工承担 [1]。",
+        "The price is not mentioned in the passages [1], it is EUR 20 [2].",
     ],
 )
 def test_an_answer_with_a_not_in_it_is_no_refusal(text: str) -> None:

@@ -9,6 +9,7 @@ from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ragla.answering import Answer, Answering, Decoder, OnReading, OnStep, Stopped, say_no_answer
+from ragla.citations import misplaced
 from ragla.config import Profile
 from ragla.decode.stats import DecodeStats
 from ragla.evidence import Evidence, cite
@@ -176,6 +177,8 @@ class RemoteAnswerer(Answering):
         told = figures(reply.last)
         # text can come later than its tokens: what the server measured is nearer to the truth
         seen_s = written.last - (written.first or written.last)
+        placed = misplaced(text, provenance, evidence, prompt) if answered else ()
+        notices = tuple(dict.fromkeys((*notices_of(written, extras), *placed)))  # a ragla server says it too
         stats = DecodeStats(
             prompt_tokens=told.prompt_tokens or 0,
             reused=told.reused_tokens or 0,
@@ -184,7 +187,7 @@ class RemoteAnswerer(Answering):
         )
         return Answer(
             question, text, answered, sources=sources, stats=stats, left_out=left_out,
-            interrupted=written.interrupted, notices=notices_of(written, extras),
+            interrupted=written.interrupted, notices=notices,
             provenance=provenance if answered else (), unsupported=unsupported if answered else (),
             figures=told,
         )  # fmt: skip
