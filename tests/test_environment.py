@@ -156,6 +156,10 @@ def test_extras_are_those_that_ragla_declares(at: Surroundings, monkeypatch: pyt
     assert "dev" not in one.said
     one = told(software.extras(with_decode(at, quantization={"quant_method": "bitsandbytes"})))
     assert (one.state, one.mend) == ("wrong", "pip install 'ragla[quantized]'")
+    monkeypatch.setattr(software, "_is_installed", lambda needed: needed.name != "pymilvus")
+    in_milvus = replace(at, profile=Profile(retrieve=RetrieveSettings(store="milvus")))
+    one = told(software.extras(in_milvus))
+    assert (one.state, one.mend) == ("wrong", "pip install 'ragla[milvus]'")
 
 
 @pytest.mark.parametrize(

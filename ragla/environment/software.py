@@ -108,10 +108,15 @@ def extras(at: Surroundings) -> Iterator[Finding]:
                 needs.append(needed)
     absent = [extra for extra, needs in parts.items() if not all(map(_is_installed, needs))]
     there = [extra for extra in parts if extra not in absent]
-    if at.profile.decode.quantization and "quantized" in absent:
-        said = "the profile sets decode.quantization, and the extra quantized is not installed"
-        yield Finding("extras", "wrong", said, "pip install 'ragla[quantized]'")
-        return
+    wanted = {
+        "quantized": (bool(at.profile.decode.quantization), "sets decode.quantization"),
+        "milvus": (at.profile.retrieve.store == "milvus", "keeps passages in Milvus"),
+    }
+    for extra, (is_wanted, what) in wanted.items():
+        if is_wanted and extra in absent:
+            said = f"the profile {what}, and the extra {extra} is not installed"
+            yield Finding("extras", "wrong", said, f"pip install 'ragla[{extra}]'")
+            return
     said = ", ".join(there) or "none installed"
     if absent:
         said += f"; not installed, and not needed: {', '.join(absent)} (pip install 'ragla[{absent[0]}]')"
