@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ragla.remote.messages import Asked
     from ragla.remote.server import Server
 
-PLAIN = {  # what servers take for granted, and some refuse to be told
+PLAIN: dict[str, float] = {  # settings that change nothing
     "top_p": 1.0,
     "top_k": 0,
     "min_p": 0.0,
@@ -21,6 +21,11 @@ PLAIN = {  # what servers take for granted, and some refuse to be told
     "frequency_penalty": 0.0,
     "repetition_penalty": 1.0,
 }
+ALL_TOKENS = -1  # top_k of servers to which 0 means nothing
+# vLLM and SGLang take what a request leaves open from the model's generation_config.json, where some have a
+# repetition penalty; llama.cpp's servers have defaults of their own. A penalty spoils quotes, greedy or not.
+# Other servers may refuse fields that OpenAI does not have, and are told those that change something.
+TOLD_ALL = ("vllm", "sglang", "llamacpp")
 
 
 def body_of(server: Server, settings: DecodeSettings, asked: Asked, evidence: Evidence) -> dict[str, Any]:
@@ -32,13 +37,8 @@ def body_of(server: Server, settings: DecodeSettings, asked: Asked, evidence: Ev
         "stream_options": {"include_usage": True},
         "max_tokens": most_tokens(server, settings, asked),
         "temperature": settings.temperature,
+        **sampling(server, settings),
     }
-    for name, plain in PLAIN.items():
-        value = getattr(settings, name)
-        if value != plain:
-            body["repeat_penalty" if name == "repetition_penalty" and server.kind == "llamacpp" else name] = (
-                value
-            )
     if settings.temperature > 0:
         body["seed"] = settings.seed
     if settings.stop:
@@ -46,6 +46,18 @@ def body_of(server: Server, settings: DecodeSettings, asked: Asked, evidence: Ev
     if server.kind == "ragla":
         body["documents"] = documents(evidence)
     return body
+
+
+def sampling(server: Server, settings: DecodeSettings) -> dict[str, float]:
+    """What a server is told of how tokens are chosen, under its own names."""
+    told = {name: getattr(settings, name) for name in PLAIN}
+    if server.kind not in TOLD_ALL:
+        return {name: value for name, value in told.items() if value != PLAIN[name]}
+    if server.kind == "llamacpp":
+        told["repeat_penalty"] = told.pop("repetition_penalty")
+    elif not told["top_k"]:
+        told["top_k"] = ALL_TOKENS
+    return told
 
 
 def most_tokens(server: Server, settings: DecodeSettings, asked: Asked) -> int:

@@ -67,7 +67,10 @@ class Reply:
         if self.done or self.reason is not None:
             return
         if not characters and not self.thought:
-            raise faults.no_completions(self.address, "events without an answer")
+            raise faults.BrokenOff(
+                f"{self.address.url} ended the answer before its first word",
+                "look at what it logs; if the prompt is longer than its window: --set decode.remote_window=N",
+            )
         raise faults.BrokenOff(
             f"{self.address.url} broke off after {characters} characters of the answer", "ask again"
         )

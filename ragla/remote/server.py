@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from ragla.config import DecodeSettings
     from ragla.remote.connection import Connection
 
-Kind = Literal["ragla", "llamacpp", "other"]
+Kind = Literal["ragla", "vllm", "sglang", "llamacpp", "other"]
+# what servers write into ``owned_by``; "me" is llama.cpp's Python package
+OWNERS: dict[Any, Kind] = {
+    "ragla": "ragla", "vllm": "vllm", "sglang": "sglang", "llamacpp": "llamacpp", "me": "llamacpp",
+}  # fmt: skip
 MOST_NAMED = 5  # models, in a message
 
 
@@ -39,7 +43,7 @@ def look(connection: Connection, settings: DecodeSettings) -> Server:
         wanted = only(address, names)
     row = next((row for row in rows if row["id"] == wanted), rows[0] if len(rows) == 1 else {})
     owner = row.get("owned_by")
-    kind: Kind = "ragla" if owner == "ragla" else "llamacpp" if owner == "llamacpp" else "other"
+    kind = OWNERS.get(owner, "other") if isinstance(owner, str) else "other"
     return Server(address, wanted, settings.remote_window or window_of(row), kind)
 
 

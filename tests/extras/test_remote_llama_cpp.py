@@ -17,6 +17,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from ragla.render import safe
 from tests.cli.conftest import elsewhere, ragla, world
 from tests.cli.tiny_world import QUESTION, Ragla, World, document
 from tests.documented import faults
@@ -78,7 +79,7 @@ def test_it_answers_with_sources(ragla: Ragla, flags: list[str]) -> None:
     assert (again["answer"], again["answered"]) == (told["answer"], told["answered"])
     shown = ragla("ask", QUESTION, *flags, *small)
     assert shown.exit_code in (0, 4)
-    assert shown.stdout == f"{told['answer']}\n"
+    assert shown.stdout == f"{safe(told['answer'])}\n"  # a random model writes control characters
 
 
 def test_questions_that_follow_each_other(ragla: Ragla, flags: list[str]) -> None:
@@ -88,11 +89,11 @@ def test_questions_that_follow_each_other(ragla: Ragla, flags: list[str]) -> Non
 
 
 def test_a_prompt_beyond_its_window_is_said_with_what_helps(ragla: Ragla, flags: list[str]) -> None:
-    """It does not tell its window, so only its refusal does."""
+    """It does not tell its window, and a stream for which there is no room simply ends."""
     long = "Which limits are there? " * 400
     result = ragla("ask", long, *flags, "-s", "retrieve.relevance_floor=-1")
-    assert result.exit_code == 1, result.output
-    assert "the prompt is too long" in result.stderr
+    assert result.exit_code == 5, result.output
+    assert "ended the answer before its first word" in result.stderr
     assert "--set decode.remote_window=N" in result.stderr
 
 

@@ -59,8 +59,37 @@ def test_what_is_sent_is_the_prompt_of_a_model_here(ragla: Ragla, world: World) 
     assert (plain["model"], plain["max_tokens"], plain["temperature"], plain["stream"]) == (
         "parrot-7b", 24, 0.0, True,
     )  # fmt: skip
-    assert not plain.keys() & {"seed", "stop", "top_k", "top_p", "documents"}
+    assert not plain.keys() & {"seed", "stop", "documents"}
     assert (other["temperature"], other["seed"], other["stop"], other["top_k"]) == (0.5, 3, ["END"], 9)
+
+
+PLAINLY = {"top_p": 1.0, "min_p": 0.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("owner", "plain", "changed"),
+    [
+        ("vllm", PLAINLY | {"top_k": -1, "repetition_penalty": 1.0}, {"top_k": 9, "repetition_penalty": 1.2}),
+        ("sglang", PLAINLY | {"top_k": -1, "repetition_penalty": 1.0}, {"top_k": 9}),
+        ("llamacpp", PLAINLY | {"top_k": 0, "repeat_penalty": 1.0}, {"top_k": 9, "repeat_penalty": 1.2}),
+        ("me", PLAINLY | {"top_k": 0, "repeat_penalty": 1.0}, {"repeat_penalty": 1.2}),
+        ("somebody", {}, {"top_k": 9, "repetition_penalty": 1.2}),
+        (["odd"], {}, {"top_k": 9}),
+    ],
+)
+def test_no_default_of_a_server_changes_the_text(
+    ragla: Ragla, world: World, owner: object, plain: dict[str, float], changed: dict[str, float]
+) -> None:
+    """A repetition penalty that a server takes from a model's files would spoil quotes."""
+    models = {"data": [{"id": "m", "owned_by": owner}]}
+    with serving(saying("yes"), models=models) as fake:
+        assert ragla("ask", QUESTION, *flags(world, fake)).exit_code == 0
+        more = ("-s", "decode.top_k=9", "-s", "decode.repetition_penalty=1.2")
+        assert ragla("ask", QUESTION, *flags(world, fake, *more)).exit_code == 0
+    about = ("top_k", "repetition_penalty", "repeat_penalty", *PLAINLY)
+    first, second = ({name: body[name] for name in about if name in body} for body in fake.bodies)
+    assert first == plain
+    assert second.items() >= changed.items()
 
 
 def test_figures_of_drafts_where_a_server_tells_them(ragla: Ragla, world: World) -> None:
