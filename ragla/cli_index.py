@@ -81,7 +81,7 @@ def index(
         "folders": folders, "--rebuild": rebuild, "--include": include, "--exclude": exclude,
         "--hidden": hidden, "--no-ignore": no_ignore, "--retry": retry, "--device": device, "--on": on,
     }  # fmt: skip
-    _check_flags({"--rollback": rollback, "--dry-run": dry_run, "--watch": follow}, for_a_run)
+    _check_flags({"--rollback": rollback, "--dry-run": dry_run, "--watch": follow}, for_a_run | {"--to": to})
     _check_place({"--on": on, "--watch": follow, "--dry-run": dry_run, "--device": device})
     if rollback:
         cli_rollback.roll_back(index_path, as_json)

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from ragla.cli import app
 from ragla.config import RetrieveSettings
 from ragla.errors import UsageError
 from ragla.profiles import load
@@ -45,6 +47,28 @@ def test_anything_else_is_refused_with_what_there_is(written: str) -> None:
     with pytest.raises(UsageError, match="no place of Milvus") as caught:
         target_of(written)
     assert "milvus://HOST" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--rollback"],
+        ["--dry-run"],
+        ["--watch"],
+        ["--retry"],
+        ["--include", "*.md"],
+        ["docs"],
+        ["--on", "ray"],
+    ],
+)
+def test_an_index_is_brought_as_it_is(
+    flags: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = CliRunner().invoke(app, ["index", "--to", "milvus:x.db", *flags])
+    assert refused.exit_code == 2
+    assert "--to" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_password_in_a_uri_is_refused_and_not_repeated() -> None:
