@@ -19,6 +19,7 @@ MOST_FOUND = 16_384
 _BUILT_WITH = {"HNSW": {"M": 16, "efConstruction": 200}, "IVF_FLAT": {"nlist": 1024}}
 _BEAM, _PROBED = 128, 64
 _ROWS_A_CALL = 500
+_BYTES_A_CALL = 16 << 20
 _IDS_A_CALL = 1000
 
 
@@ -131,12 +132,12 @@ class Collections:
 
     def write_passages(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write rows of passages in place of those with the same primary keys."""
-        for some in blocks(rows, _ROWS_A_CALL):
+        for some in of_bounded_size(rows):
             self._call("upsert", self._passages, some)
 
     def write_rows(self, rows: Sequence[dict[str, Any]]) -> None:
         """Write other rows in place of those with the same keys."""
-        for some in blocks(rows, _ROWS_A_CALL):
+        for some in of_bounded_size(rows):
             self._call("upsert", self._rows, some)
 
     def delete_documents(self, documents: Sequence[int]) -> None:
@@ -207,6 +208,22 @@ class Collections:
         indexes = MilvusClient.prepare_index_params()
         indexes.add_index(field_name="nothing", index_type="FLAT", metric_type="L2")
         self._create(self._rows, schema, indexes)
+
+
+def of_bounded_size(rows: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """The rows in lists that are small enough for one request: a server takes 64 MB at most."""
+    some: list[dict[str, Any]] = []
+    size = 0
+    for one in rows:
+        # four bytes for a character and for a number of a vector
+        own = sum(4 * len(value) for value in one.values() if isinstance(value, (str, list)))
+        if some and (len(some) == _ROWS_A_CALL or size + own > _BYTES_A_CALL):
+            yield some
+            some, size = [], 0
+        some.append(one)
+        size += own
+    if some:
+        yield some
 
 
 def blocks(rows: Sequence[Any], most: int) -> Iterator[list[Any]]:

@@ -17,6 +17,7 @@ from ragla.config import RetrieveSettings
 from ragla.errors import UsageError
 from ragla.profiles import load
 from ragla.retrieve.milvus_client import Connection, target_of
+from ragla.retrieve.milvus_collections import of_bounded_size
 from ragla.retrieve.milvus_rows import _CHARACTERS, _packed, _unpacked
 from ragla.retrieve.milvus_words import MOST_BYTES, Query, Stemmer, counted, spelled
 
@@ -114,3 +115,15 @@ def test_a_question_counts_words_by_their_terms() -> None:
         query = Query.of(["training", "差", "旅费", "absent"], stemmer)
         assert counted(words) == Counter({"train": 2, spelled("差旅"): 1, spelled("旅费"): 1})
         assert query.counts(counted(words)) == {"training": 2, "差": 1, "旅费": 1}
+
+
+def test_requests_are_of_bounded_size_and_lose_no_row() -> None:
+    rows = [
+        {"id": number, "text": "x" * size} for number, size in enumerate([10, 60_000] * 200 + [10] * 1200)
+    ]
+    sent = list(of_bounded_size(rows))
+    assert [one for some in sent for one in some] == rows
+    assert all(len(some) <= 500 for some in sent)
+    assert all(sum(4 * len(str(one["text"])) for one in some) <= 16 << 20 for some in sent)
+    assert len(sent) < 10
+    assert list(of_bounded_size([])) == []
