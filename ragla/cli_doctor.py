@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragla.errors import IndexUnusable
+from ragla.errors import IndexUnusable, RaglaError
 from ragla.flags import IndexFlag, JsonFlag, ModelFlag, ProfileFlag, SetFlag, load_profile
 from ragla.terminal import errors, output, print_json, status
 
@@ -41,9 +41,9 @@ def doctor(
     [bold]ragla doctor --repair[/]
 
     A note is no fault: it says what is slower or less than it could be. Without an index the rest is looked
-    at. Exits with 0 where nothing is wrong; with 3 where the index is damaged, or the one that was named is
-    not there; else with 1 where something of the installation or the machine is wrong; else with 5 where a
-    model of the profile is missing.
+    at. Exits with 0 where nothing is wrong; with 3 where the index is damaged or empty, or the one that was
+    named is not there; else with 1 where something of the installation or the machine is wrong; else with 5
+    where a model of the profile is missing.
     """
     from ragla.environment import exit_code
     from ragla.render_doctor import check_lines, doctor_json, finding_lines
@@ -51,7 +51,8 @@ def doctor(
     loaded = load_profile(profile, settings, {"decode.model": model})
     place = _place(index_path, needed=repair)
     found: list[Finding] = []
-    for one in _surroundings(loaded, place, index_path or os.environ.get("RAGLA_INDEX"), quiet=as_json):
+    named = index_path or os.environ.get("RAGLA_INDEX")
+    for one in _surroundings(loaded, place, named, repair=repair, quiet=as_json):
         found.append(one)
         if not as_json:
             for line in finding_lines(one):
@@ -86,7 +87,7 @@ def _place(chosen: str | None, *, needed: bool) -> Path | None:
 
 
 def _surroundings(
-    loaded: LoadedProfile, place: Path | None, named: str | None, quiet: bool
+    loaded: LoadedProfile, place: Path | None, named: str | None, *, repair: bool, quiet: bool
 ) -> Iterator[Finding]:
     """What is around the index; a finding ``index`` last where there is none that can be looked at."""
     from ragla.environment import Finding, Surroundings, look_around
@@ -104,6 +105,18 @@ def _surroundings(
         yield Finding("index", "note", f"none in {Path.cwd()} or above", MAKE_ONE)
     elif "error" in parts.get("faiss", {}):
         yield Finding("index", "wrong", f"{place} is not looked at while FAISS cannot be loaded")
+    elif place is not None and not repair and (empty := _empty(place)) is not None:
+        yield Finding("index", "wrong", str(empty), empty.hint, empty.exit_code)
+
+
+def _empty(place: Path) -> IndexUnusable | None:
+    """What is said of an index without a passage; one that cannot be read is for the checks."""
+    from ragla.retrieve.folders import why_empty
+
+    try:
+        return why_empty(place)
+    except RaglaError:
+        return None
 
 
 def _index(place: Path, *, repair: bool, quiet: bool) -> tuple[list[str], list[Check]]:

@@ -114,6 +114,11 @@ def open_retriever(profile: Profile, index: Path) -> Retriever:
     from ragla.retrieve import Retriever
 
     reranker = open_reranker(profile)
+    if profile.retrieve.store == "faiss":
+        from ragla.retrieve.folders import why_empty
+
+        if (empty := why_empty(index)) is not None:  # said before a model is loaded for it
+            raise empty
     if profile.retrieve.store == "milvus":
         return Retriever.on_milvus(
             profile.retrieve, open_embedder(profile), reranker, profile.retrieve.rerank_depth

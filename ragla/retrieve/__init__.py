@@ -4,7 +4,8 @@ It does not know what becomes of a passage: no prompt, no model that answers, no
 """
 
 from ragla.retrieve.embed import Embedder, SentenceEmbedder
-from ragla.retrieve.indexer import IndexReport, index_folders, indexed_digests, indexed_roots
+from ragla.retrieve.folders import indexed_roots
+from ragla.retrieve.indexer import IndexReport, index_folders, indexed_digests
 from ragla.retrieve.passage import Passage, ScoredPassage
 from ragla.retrieve.retriever import Retriever
 from ragla.retrieve.selection import Selection

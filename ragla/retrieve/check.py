@@ -162,7 +162,9 @@ def _waiting(store: Store, name: str) -> Iterator[Problem]:
             for absolute, reason in store.connection.execute(unread):
                 yield Problem(str(reason), str(absolute), mend)
         record = store.dense_record()
-        if name == "vectors" and (record is None or record.generation != store.generation()):
+        if name == "vectors" and record is None and store.passage_count():
+            yield Problem("not written yet; the next run writes it", str(store.dense_path), mend)
+        elif name == "vectors" and record is not None and record.generation != store.generation():
             yield Problem(
                 "older than the passages, not used; the next run writes it", str(store.dense_path), mend
             )

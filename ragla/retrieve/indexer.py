@@ -15,6 +15,7 @@ from ragla.retrieve.dense import check_factory
 from ragla.retrieve.embed import Embedder
 from ragla.retrieve.events import Event, OnEvent
 from ragla.retrieve.faults import database_errors
+from ragla.retrieve.folders import note_folders
 from ragla.retrieve.generations import Changes, Rebuild, Sitting, find_generations
 from ragla.retrieve.layout import databases, generations, next_database, point_to, sweep, writing
 from ragla.retrieve.read import MAX_BYTES, READERS
@@ -57,18 +58,6 @@ def cutting_of(settings: RetrieveSettings) -> dict[str, str]:
         "chunk_tokens": str(settings.chunk_tokens),
         "chunk_overlap": str(settings.chunk_overlap),
     }
-
-
-def indexed_roots(index_dir: Path) -> list[Path]:
-    """The folders an index was made of. Raises IndexUnusable when there is none, or it holds nothing."""
-    store = Store.read(Path(index_dir))
-    try:
-        roots = [Path(root) for root in store.roots()]
-    finally:
-        store.close()
-    if not roots:
-        raise IndexUnusable(f"{index_dir}: the index holds no files", hint="ragla index FOLDER")
-    return roots
 
 
 def indexed_digests(index_dir: Path, absolutes: Iterable[str]) -> dict[str, str]:
@@ -131,6 +120,7 @@ def index_folders(
             chosen = selected(made or {}, folders, selection)
             if chosen != selections(store):
                 remember(store, chosen)
+            note_folders(store, folders)
             taking = Taking(chunker, max_bytes, retry)
             update = Update(
                 store, embedder, settings, on_event, source(taking) if source else taking, chosen, retry

@@ -12,6 +12,7 @@ from pathlib import Path
 from ragla.errors import UsageError
 from ragla.retrieve.changes import below
 from ragla.retrieve.faults import database_errors
+from ragla.retrieve.folders import forget_folders
 from ragla.retrieve.generations import Changes
 from ragla.retrieve.layout import sweep, writing
 from ragla.retrieve.repair import rewrite_vectors
@@ -47,6 +48,7 @@ def remove(index_dir: Path, names: Sequence[str], keep_previous: bool) -> Remove
             store.before_change = changes.begin
             remember(store, _without(selections(store), roots, paths))
             store.remove(gone)
+            forget_folders(store, [root for root in roots if below(root, paths)])
             rewrite_vectors(store)
             total = store.passage_count()
             changes.finish()
