@@ -102,7 +102,7 @@ def test_a_server_that_says_nothing_is_waited_for_no_longer_than_it_may_take(
     ray: types.ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ray_cluster, "CONNECT_S", 0.2)
-    ray.init = lambda **_: __import__("time").sleep(2)  # type: ignore[attr-defined]
+    ray.init = lambda *_, **__: __import__("time").sleep(2)  # type: ignore[attr-defined]
     with pytest.raises(Exception, match="no answer in 0 s"), ray_cluster.connected(Address("auto")):
         pass
 
