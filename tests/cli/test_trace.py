@@ -58,8 +58,9 @@ def test_a_tree_is_whole_on_a_narrow_terminal() -> None:
 
 
 def test_the_steps_of_an_answer_are_drawn_beside_it(ragla: Ragla, world: World, parrot: Path) -> None:
-    plain = ragla("ask", QUESTION, *world.flags, "--model", parrot)
-    traced = ragla("ask", QUESTION, *world.flags, "--model", parrot, "--trace")
+    drafted = [*world.flags, "--model", parrot, "-s", "decode.cost_aware=false"]  # whatever steps cost here
+    plain = ragla("ask", QUESTION, *drafted)
+    traced = ragla("ask", QUESTION, *drafted, "--trace")
     assert traced.stdout == plain.stdout
     assert "step 1 · " in traced.stderr
     assert any("✓" in line for line in traced.stderr.splitlines())
