@@ -32,6 +32,12 @@ _FORMS = (
     "milvus://HOST:19530/COLLECTION, https://HOST/COLLECTION, or milvus:FILE.db for a file of this machine"
 )
 _REACH_S = 5.0
+# A server that was started again is found soon: else channels to one address wait together, ever longer.
+_CHANNEL = {
+    "grpc.use_local_subchannel_pool": 1,
+    "grpc.initial_reconnect_backoff_ms": 200,
+    "grpc.max_reconnect_backoff_ms": 2000,
+}
 _HERE = "or search the index of this machine: --set retrieve.store=faiss"
 _open_files: Counter[Path] = Counter()  # whose servers run in this process, and for how many connections
 
@@ -96,7 +102,9 @@ class Connection:
             if target.file is not None:
                 _start_server(target)
                 _open_files[target.file] += 1
-            self._client = MilvusClient(uri=target.uri, token=token, timeout=self._seconds, dedicated=True)
+            self._client = MilvusClient(
+                uri=target.uri, token=token, timeout=self._seconds, dedicated=True, grpc_options=_CHANNEL
+            )
 
     def call(self, name: str, *arguments: Any, **named: Any) -> Any:
         """What a method of ``MilvusClient`` gives. Raises IndexUnusable, RaglaError on a full disk."""
