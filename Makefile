@@ -11,6 +11,7 @@ setup: .venv/.ready
 # the extension modules are built anew when their sources change
 .venv/.ready: pyproject.toml constraints.txt hatch_build.py $(wildcard ragla/trie/_*.[ch] ragla/decode/backend/_*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "ragla needs Python 3.11 or newer: make PYTHON=python3.11 ...")'
+	@echo 'Installing torch, transformers, FAISS and the tools of the tests into .venv: minutes, and 1.8 GB of disk'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints.txt -e '.[dev]'
 	@touch $@

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ragla.terminal import index_progress, output, print_json
+from ragla.index_progress import index_progress
+from ragla.terminal import output, print_json
 
 if TYPE_CHECKING:
     from rich.text import Text

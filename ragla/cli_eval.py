@@ -22,7 +22,8 @@ from ragla.flags import (
     load_model,
     load_profile,
 )
-from ragla.terminal import bench_progress, index_progress, output, print_json
+from ragla.index_progress import index_progress
+from ragla.terminal import bench_progress, output, print_json
 
 if TYPE_CHECKING:
     from ragla.answer import Decoder

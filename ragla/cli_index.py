@@ -13,7 +13,8 @@ import typer
 from ragla import cli_dry_run, cli_publish, cli_rollback, cli_watch
 from ragla.errors import UsageError
 from ragla.flags import IndexFlag, JsonFlag, ProfileFlag, SetFlag, load_profile
-from ragla.terminal import errors, index_progress, print_json, show_notice
+from ragla.index_progress import index_progress
+from ragla.terminal import errors, phase, print_json, show_notice
 
 if TYPE_CHECKING:
     from ragla.config import Profile
@@ -106,7 +107,8 @@ def index(
         return
     # Who follows folders does not want to wait for the model at the first change.
     opened = session.open_embedder if follow else session.lazy_embedder
-    embedder = opened(loaded.profile)
+    with phase("loading the embedder", quiet=as_json):  # at its first use ever, or to follow folders
+        embedder = opened(loaded.profile)
     source = _source_on(on, loaded.profile, embedder) if on is not None else None
 
     sitting = Sitting()

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.text import Text
 
-    from ragla.retrieve.events import OnEvent
-
 UNLIMITED = 1000  # columns, where a stream is no terminal: nothing is folded or cut
 
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -218,27 +216,6 @@ def progress_bar(quiet: bool) -> Iterator[Progress | None]:
     ]
     with Progress(*columns, console=errors(), transient=True) as progress:
         yield progress
-
-
-@contextmanager
-def index_progress(quiet: bool) -> Iterator[OnEvent]:
-    """Draws what happens while folders are indexed."""
-    from ragla.retrieve import events
-
-    with progress_bar(quiet) as progress:
-        task = progress.add_task("looking for files", total=None) if progress else None
-
-        def on_event(event: events.Event) -> None:
-            if progress is None or task is None:
-                return
-            if isinstance(event, events.FilesFound):
-                progress.update(task, total=event.to_read, description="reading")
-            elif isinstance(event, (events.FileRead, events.FileSkipped)):
-                progress.advance(task)
-            elif isinstance(event, events.PassagesEmbedded):
-                progress.update(task, description=f"{event.passages} passages")
-
-        yield on_event
 
 
 @contextmanager

@@ -13,8 +13,14 @@ from ragla.memory import out_of_memory
 
 Encode = Callable[[list[str], int], NDArray[np.float32]]
 """Called with texts, the longest first, and how many a batch may have; returns their vectors in order."""
+OnBatch = Callable[[int], None]
+"""Called with how many texts were encoded since it was called last."""
 Measure = Callable[[Sequence[str]], list[int]]
 """How long the model finds each of the texts."""
+
+
+def ignore_batch(texts: int) -> None:
+    """The listener of those who do not watch."""
 
 
 class Batches:
@@ -29,6 +35,8 @@ class Batches:
         self._dimension = dimension
         self._name = name
         self.limit: int | None = None
+        self.on_batch: OnBatch = ignore_batch
+        """Told of each batch of a long list; may be replaced."""
 
     def vectors(
         self, texts: Sequence[str], batch_size: int, encode: Encode, together: int = 1
@@ -54,6 +62,7 @@ class Batches:
                 continue
             vectors[chosen] = made
             at += len(chosen)
+            self.on_batch(len(chosen))
         return vectors
 
     def _halve(self, size: int) -> None:

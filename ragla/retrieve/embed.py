@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragla.errors import ModelUnavailable, RaglaError
 from ragla.memory import out_of_memory
-from ragla.retrieve.batches import Batches
+from ragla.retrieve.batches import Batches, OnBatch
 from ragla.retrieve.devices import check_devices
 from ragla.retrieve.model_folder import bare_tokenizer, load_model, revision
 
@@ -60,6 +60,15 @@ class Embedder(Protocol):
 
     def readable_share(self, text: str) -> float:
         """Share of the text's tokens the model has in its vocabulary, 0 to 1."""
+        ...
+
+
+@runtime_checkable
+class Watchable(Protocol):
+    """An embedder that says what takes it time."""
+
+    def watch(self, on_load: Callable[[], None], on_batch: OnBatch) -> None:
+        """Call ``on_load`` before the model is loaded, ``on_batch`` with the passages of each batch."""
         ...
 
 
@@ -141,6 +150,10 @@ class SentenceEmbedder:
             "passage_prompt": self.passage_prompt,
             "dimension": str(self.dimension),
         }
+
+    def watch(self, on_load: Callable[[], None], on_batch: OnBatch) -> None:
+        """Tell from now on of each batch of passages; it is loaded already."""
+        self._batches.on_batch = on_batch
 
     def encode_passages(self, texts: Sequence[str], batch_size: int = 32) -> Vectors:
         """Unit vectors, shape (len(texts), dimension), of texts that are read in batches of like length.

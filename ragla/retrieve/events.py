@@ -38,6 +38,18 @@ class FileRemoved:
 
 
 @dataclass(frozen=True)
+class EmbedderLoading:
+    """The embedder is loaded now, which takes seconds."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class EmbeddingBegun:
+    """What was read since the last batch is embedded now."""
+
+
+@dataclass(frozen=True)
 class PassagesEmbedded:
     """``passages`` so far were embedded in this run."""
 
@@ -51,5 +63,20 @@ class BatchStored:
     files: int
 
 
-Event = FilesFound | FileRead | FileSkipped | FileRemoved | PassagesEmbedded | BatchStored
+@dataclass(frozen=True)
+class VectorsBegun:
+    """All is stored; how the embedder reads it is measured now, and the vectors are written."""
+
+
+Event = (
+    FilesFound
+    | FileRead
+    | FileSkipped
+    | FileRemoved
+    | EmbedderLoading
+    | EmbeddingBegun
+    | PassagesEmbedded
+    | BatchStored
+    | VectorsBegun
+)
 OnEvent = Callable[[Event], None]

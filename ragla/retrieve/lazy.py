@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ragla.retrieve.batches import OnBatch, ignore_batch
 from ragla.retrieve.durable import write_durably
 from ragla.retrieve.embed import SentenceEmbedder, Vectors
 from ragla.retrieve.model_folder import revision
@@ -48,6 +49,8 @@ class LazyEmbedder:
         self.name = name
         self._load = load
         self._embedder: SentenceEmbedder | None = None
+        self._on_load: Callable[[], None] = _ignore
+        self._on_batch: OnBatch = ignore_batch
         depends = (name, revision(folder), prompts, version("sentence-transformers"))
         key = hashlib.sha256(json.dumps(depends).encode()).hexdigest()[:32]
         self._facts = self._noted(notes / f"{key}.json")
@@ -66,8 +69,16 @@ class LazyEmbedder:
     @property
     def _loaded(self) -> SentenceEmbedder:
         if self._embedder is None:
+            self._on_load()
             self._embedder = self._load()
+            self._embedder.watch(self._on_load, self._on_batch)
         return self._embedder
+
+    def watch(self, on_load: Callable[[], None], on_batch: OnBatch) -> None:
+        """Call ``on_load`` before it is loaded, if it is, ``on_batch`` with the passages of each batch."""
+        self._on_load, self._on_batch = on_load, on_batch
+        if self._embedder is not None:
+            self._embedder.watch(on_load, on_batch)
 
     @property
     def is_loaded(self) -> bool:
@@ -120,3 +131,7 @@ class LazyEmbedder:
         """End what the embedder started, if it was loaded."""
         if self._embedder is not None:
             self._embedder.close()
+
+
+def _ignore() -> None:
+    """Nobody waits for it."""

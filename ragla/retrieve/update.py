@@ -14,15 +14,18 @@ from ragla.config import RetrieveSettings
 from ragla.retrieve.changes import gone, looks_as_known
 from ragla.retrieve.dense import Block, is_recorded, write_dense
 from ragla.retrieve.devices import device_names
-from ragla.retrieve.embed import Embedder, Vectors
+from ragla.retrieve.embed import Embedder, Vectors, Watchable
 from ragla.retrieve.events import (
     BatchStored,
+    EmbedderLoading,
+    EmbeddingBegun,
     FileRead,
     FileRemoved,
     FilesFound,
     FileSkipped,
     OnEvent,
     PassagesEmbedded,
+    VectorsBegun,
 )
 from ragla.retrieve.faults import file_errors
 from ragla.retrieve.pace import Pace, note_pace
@@ -85,6 +88,8 @@ class Update:
         self.indexed = self.unchanged = self.removed = 0
         self.skipped: list[tuple[str, str]] = []
         self.remarks: list[tuple[str, str]] = []
+        if isinstance(embedder, Watchable):
+            embedder.watch(lambda: on_event(EmbedderLoading(embedder.name)), self._count_embedded)
 
     def run(self, folders: list[Path], index_dir: Path) -> None:
         """Drop what is gone, then read, embed and store what is new or changed, batch by batch."""
@@ -196,12 +201,15 @@ class Update:
 
     def _embed(self, files: Sequence[Taken]) -> Vectors:
         texts = [text for taken in files for text in embedded_texts(self._embedder, taken)]
+        if texts:
+            self._on_event(EmbeddingBegun())
         parts = [np.zeros((0, self._embedder.dimension), dtype=np.float32)]
         # Sorted by length within a part, which the embedder does, and short enough to show progress.
         for start in range(0, len(texts), self._batch_passages):
-            part = texts[start : start + self._batch_passages]
+            part, before = texts[start : start + self._batch_passages], self.embedded
             parts.append(self._embedder.encode_passages(part, self._settings.batch_size))
-            self._count_embedded(len(parts[-1]))
+            if self.embedded == before:  # nobody counted while it was done
+                self._count_embedded(len(part))
         return np.concatenate(parts)
 
     def _count_embedded(self, passages: int) -> None:
@@ -220,6 +228,7 @@ class Update:
             and is_recorded(store.dense_path, record)
         ):
             return
+        self._on_event(VectorsBegun())
         dimension = self._embedder.dimension
 
         def blocks() -> Iterator[Block]:

@@ -60,6 +60,14 @@ def test_a_batch_that_does_not_fit_is_halved_and_the_rest_goes_on(error: Excepti
     assert device.sizes == [4, 2]  # a limit is run into once
 
 
+def test_each_batch_that_fits_is_told() -> None:
+    device, made = Device(5, MemoryError()), batches()
+    told: list[int] = []
+    made.on_batch = told.append
+    made.vectors(TEXTS[:11], 8, device.encode)
+    assert told == [4, 4, 3]
+
+
 def test_a_batch_size_below_the_limit_stays() -> None:
     device, made = Device(5), batches()
     made.vectors(TEXTS, 3, device.encode)

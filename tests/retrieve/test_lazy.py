@@ -78,3 +78,14 @@ def test_closing_what_was_not_loaded_does_nothing(made: Any) -> None:
     assert again.notice is None
     again.close()
     assert loaded == []
+
+
+def test_loading_is_told_before_it_is_done(made: Any) -> None:
+    made()
+    embedder, loaded = made()
+    told: list[int] = []
+    embedder.watch(lambda: told.append(len(loaded)), lambda passages: None)
+    assert not told
+    embedder.encode_query("a")
+    embedder.encode_query("b")
+    assert told == [0]
