@@ -221,7 +221,7 @@ def answer_json(answer: Answer, notices: Sequence[str]) -> dict[str, Any]:
         }
         for source in answer.sources
     ]
-    document = {
+    return {
         "schema": "ragla.ask/1",
         "question": answer.question,
         "answer": answer.text,
@@ -234,6 +234,6 @@ def answer_json(answer: Answer, notices: Sequence[str]) -> dict[str, Any]:
         "left_out": answer.left_out,
         "stats": stats_json(answer),
         "steps": step_rows(answer.stats),
+        "remote": figures is not None,
         "notices": list(notices),
     }
-    return document if figures is None else {**document, "remote": True}

@@ -55,7 +55,8 @@ def test_flags_and_documents_are_the_same(
             assert [one[key] for one in told["sources"]] == [one[key] for one in here["sources"]]
         for key in ("sources", "stats", "explain"):
             assert shape(told.get(key)) == shape(here.get(key)), key
-        assert told.keys() - {"remote"} == here.keys()
+        assert told.keys() == here.keys()
+    assert [told["remote"] for told in ways] == [False, False, True, True]
     assert ways[1]["answer"] == here["answer"]
     assert ways[2]["answer"] == ways[3]["answer"] == f"{COPIED} [1]"
     assert ways[3]["provenance"] == ways[2]["provenance"]

@@ -137,7 +137,7 @@ def test_flags_and_documents_are_those_of_a_model_here(ragla: Ragla, world: Worl
     mine, other = document(here), document(there)
     assert there.exit_code == here.exit_code
     assert faults(other) == []
-    assert other.keys() - {"remote"} == mine.keys()
+    assert other.keys() == mine.keys()
     for key in ("stats", "explain"):
         assert mine.get(key, {}).keys() == other.get(key, {}).keys()
     for key in ("path", "first_line", "score", "stale"):
