@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -173,9 +174,20 @@ def config_lines(loaded: LoadedProfile) -> Iterable[Text]:
     for key, value in values.items():
         line = Text(f"{key:<{width}}  ")
         origin = loaded.origins[key]
-        line.append(one_line(str(value)), style="" if origin == "default" else "bold")
+        line.append(one_line(as_yaml(value)), style="" if origin == "default" else "bold")
         line.append(f"  ({origin})", style="dim")
         yield line
+
+
+def as_yaml(value: object) -> str:
+    """A setting on one line, as a profile may say it."""
+    import yaml
+
+    form: dict[str, Any] = {"default_flow_style": True, "allow_unicode": True, "width": math.inf}
+    plain: str = yaml.safe_dump(value, **form).removesuffix("...\n").rstrip("\n")
+    if isinstance(value, str) and plain != value:  # quoted: in the one way that keeps every line on one
+        plain = yaml.safe_dump(value, default_style='"', **form).rstrip("\n")
+    return plain
 
 
 def config_json(loaded: LoadedProfile) -> dict[str, Any]:

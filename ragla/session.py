@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from ragla import models
 from ragla.config import Profile
 from ragla.errors import IndexUnusable, UsageError
+from ragla.instead import located_target
 from ragla.user_path import user_path
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def open_target(profile: Profile) -> TargetModel:
             "this needs a model on this machine, decode.backend is remote",
             "answer here: --set decode.backend=auto",
         )
-    folder = models.locate(profile.decode.model)  # before torch is loaded: a missing model is said at once
+    folder = located_target(profile)  # before torch is loaded: a missing model is said at once
     from ragla.decode.model import LoadSettings, load_target
 
     return load_target(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import math
 import unicodedata
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
@@ -143,3 +145,18 @@ def test_markup_in_data_is_data() -> None:
     [line] = render_answer.source_lines([Source(1, "[bold red]x.md", 1, 2, 0.5, True)])
     assert isinstance(line, Text)
     assert "[bold red]x.md:1-2" in line.plain
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, "-", True, 4, -1.0, 1e-7, 3e20, math.inf, "",
+        "auto", "true", "null", "1e5", " a", "a: b", "[1]", "中文 a, b", "'",
+        "Say so.\nThen end. " + "word " * 60, {"load_in_8bit": True, "quant_method": "x y"}, ["a, b", None],
+    ],
+)  # fmt: skip
+def test_a_setting_is_written_as_yaml_reads_it(value: object) -> None:
+    written = render.as_yaml(value)
+    assert "\n" not in written
+    assert yaml.safe_load(written) == value
+    assert written == value or not isinstance(value, str) or written.startswith('"')
