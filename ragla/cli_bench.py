@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from ragla.cli_bench_compare import Asked, Shown, bench_retriever, compare_decoders, show_earlier
+from ragla.cli_bench_compare import (
+    Asked,
+    Shown,
+    bench_retriever,
+    compare_decoders,
+    show_earlier,
+    write_picture,
+)
 from ragla.cli_bench_flags import (
     BudgetsFlag,
     CategoryFlag,
@@ -27,7 +34,7 @@ from ragla.cli_bench_flags import (
     SplitFlag,
 )
 from ragla.flags import IndexFlag, JsonFlag, ModelFlag, ProfileFlag, SetFlag, load_model, load_profile
-from ragla.terminal import bench_progress, errors, output, print_json, show_notice
+from ragla.terminal import bench_progress, errors, output, print_json
 
 if TYPE_CHECKING:
     from ragla.config import Profile
@@ -73,8 +80,8 @@ def bench(
 
     [bold]ragla bench --replay answers.jsonl --plot answers.png[/]
 
-    Without --questions or --spec-bench the questions are those of the indexed corpus. --replay compares
-    drafting rules without a model, on answers that --record wrote once.
+    Without --questions or --spec-bench the questions are those of the file questions.jsonl in an indexed
+    folder. --replay compares drafting rules without a model, on answers that --record wrote once.
     """
     from ragla.bench.modes import check_flags
 
@@ -142,7 +149,7 @@ def replay_rules(
     as_json: bool,
 ) -> None:
     """Replay drafting rules on recorded answers and show what each got accepted."""
-    from ragla.bench.figures import check_plot, save
+    from ragla.bench.figures import check_plot
     from ragla.bench.plot import draw
     from ragla.bench.replay import BUDGETS, parse_budgets, replay_file
     from ragla.bench.replay_report import ReplayReport
@@ -153,7 +160,7 @@ def replay_rules(
     with bench_progress(quiet=as_json) as on_progress:
         result = replay_file(path, profile.decode, chosen, limit, on_progress)
     if picture is not None:
-        show_notice(save(draw(result), picture))
+        write_picture(draw(result), picture)
     if as_json:
         print_json(result.to_json())
     else:

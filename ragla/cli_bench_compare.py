@@ -17,6 +17,8 @@ from ragla.flags import load_model
 from ragla.terminal import bench_progress, errors, output, print_json, show_notice
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from ragla.bench import BenchQuestion, BenchResult
     from ragla.bench.run import Beside
     from ragla.config import Profile
@@ -147,9 +149,18 @@ def show_result(result: BenchResult, shown: Shown) -> None:
         output().print(Report(result))
     if shown.plot is not None:
         from ragla.bench.comparison_plot import draw_comparison
-        from ragla.bench.figures import save
 
-        show_notice(save(draw_comparison(result), shown.plot))
+        write_picture(draw_comparison(result), shown.plot)
+
+
+def write_picture(figure: Figure, path: Path) -> None:
+    """Write it, and say where it is. Raises UsageError."""
+    from ragla.bench.figures import save
+    from ragla.render import one_line
+
+    notice = save(figure, path)
+    errors().print(f"drawn: {one_line(str(path))}", soft_wrap=True)
+    show_notice(notice)
 
 
 def show_earlier(path: Path, shown: Shown) -> None:

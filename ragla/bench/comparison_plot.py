@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from textwrap import fill
@@ -20,13 +21,15 @@ if TYPE_CHECKING:
 
 LONGEST_BAR = 2 * LONGEST  # tokens; longer steps are counted together
 LEGEND_COLUMNS = 6
-LEAST_STEPS = 3  # fewer say nothing about a place in the answers
+LEAST_STEPS = 8  # fewer say nothing about a place in the answers
+MARK = 11.0  # points, the mark of a place with as many steps as any
+LEAST_MARK = 4.5
 GREY = "#7f7f7f"
-TIME_COLOURS = {  # from the same palette, in an order whose neighbours differ in lightness too
-    "retrieve": ("#000000", ""),
-    "prefill": ("#56b4e9", "//"),
+TIME_COLOURS = {  # none of a decoder, in an order whose neighbours differ in lightness too
+    "retrieve": ("#4d4d4d", ""),
+    "prefill": ("#a6dbcf", "//"),
     "draft": ("#e69f00", ".."),
-    "verify": ("#0072b2", ""),
+    "verify": ("#f0e442", ""),
     "rest": ("#d9d9d9", "xx"),
 }
 
@@ -119,7 +122,7 @@ def _draw_speed(axes: Axes, result: BenchResult, drawn: Sequence[Look]) -> None:
 
 def _draw_positions(axes: Axes, result: BenchResult, drawn: Sequence[Look]) -> None:
     axes.set_title("Tokens a step by place in the answer", loc="left")
-    axes.set_xlabel("token of the answer at which a step begins")
+    axes.set_xlabel("token at which a step begins (larger: more steps)")
     axes.set_ylabel("tokens a step")
     shown = 0
     for look in drawn:
@@ -128,16 +131,22 @@ def _draw_positions(axes: Axes, result: BenchResult, drawn: Sequence[Look]) -> N
             shown += 1
             xs = [part.first for part in places]
             ys = [part.tokens / part.steps for part in places]
-            axes.plot(xs, ys, color=look.colour, marker=look.marker, markersize=6, linewidth=1.5)
+            most = max(part.steps for part in places)
+            sizes = [max(LEAST_MARK, MARK * math.sqrt(part.steps / most)) ** 2 for part in places]
+            axes.plot(xs, ys, color=look.colour, linewidth=1.0, alpha=0.6)
+            axes.scatter(xs, ys, s=sizes, c=look.colour, marker=look.marker, linewidths=0, clip_on=False)
     axes.set_ylim(bottom=0)
     _or_nothing(axes, shown)
 
 
 def joined_places(positions: Sequence[Position]) -> list[Position]:
-    """Places with enough steps to say something; what has too few joins the one before it."""
+    """Places with enough steps to say something; what has too few joins the one before it.
+
+    Few answers are as long as the longest: their ends alone would look like a trend of all.
+    """
     places: list[Position] = []
     for part in positions:
-        if places and part.steps < LEAST_STEPS:
+        if places and min(part.steps, places[-1].steps) < LEAST_STEPS:
             places[-1] = join([places[-1], part])
         else:
             places.append(part)
@@ -177,7 +186,7 @@ def length_shares(found: DecoderResult) -> list[float]:
 
 def _draw_time(axes: Axes, result: BenchResult, drawn: Sequence[Look]) -> None:
     axes.set_title("Where an answer's time goes", loc="left")
-    axes.set_xlabel("seconds an answer, mean")
+    axes.set_xlabel("seconds an answer, mean over all answers (speeds: medians)")
     split = {
         look.name: parts(found.seconds)
         for look in drawn

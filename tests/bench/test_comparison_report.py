@@ -14,8 +14,8 @@ from rich.console import Console
 
 from ragla.bench import Report
 from ragla.bench.charts import drawn, length_bars, position_bars, stacked
-from ragla.bench.comparison_plot import draw_comparison, joined_places, length_shares
-from ragla.bench.figures import NO_GLYPH, save, style
+from ragla.bench.comparison_plot import TIME_COLOURS, draw_comparison, joined_places, length_shares
+from ragla.bench.figures import NO_GLYPH, OURS_COLOUR, PALETTE, save, style
 from ragla.bench.markdown import markdown
 from ragla.bench.result import BenchResult, Position
 from tests.bench.made_result import NAMES, made_decoder, made_result
@@ -149,8 +149,31 @@ def test_a_picture_of_nothing_but_a_table_says_so() -> None:
 
 
 def test_places_with_few_steps_join_the_one_before() -> None:
-    joined = joined_places([Position(0, 5, 10), Position(16, 1, 9), Position(32, 3, 6), Position(48, 2, 2)])
-    assert joined == [Position(0, 6, 19), Position(32, 5, 8)]
+    few = [
+        Position(0, 5, 10),
+        Position(16, 4, 9),
+        Position(32, 9, 18),
+        Position(48, 7, 7),
+        Position(64, 1, 8),
+    ]
+    assert joined_places(few) == [Position(0, 9, 19), Position(32, 17, 33)]
+    assert joined_places(few[:1]) == few[:1]
+
+
+def test_no_part_of_the_time_has_a_decoders_colour() -> None:
+    colours = [colour for colour, _ in TIME_COLOURS.values()]
+    assert not {*colours} & {OURS_COLOUR, *PALETTE}
+    assert len({*colours}) == len(colours)
+
+
+def test_a_place_with_more_steps_has_a_larger_mark() -> None:
+    made = replace(made_decoder("lookahead"), positions=(Position(0, 90, 180), Position(16, 30, 90)))
+    place = panels(replace(made_result(("lookahead",)), decoders={"lookahead": made}))[1]
+    first, last = place.collections[0].get_sizes()
+    assert first == pytest.approx(3 * last)
+
+
+def test_the_shares_of_lengths_add_up() -> None:
     shares = length_shares(made_decoder("lookahead"))
     assert (len(shares), sum(shares)) == (16, pytest.approx(100.0))
 

@@ -210,4 +210,5 @@ def test_the_command_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     Path("a.jsonl").write_text('{"prompt": [1, 2, 3, 4, 5], "out": [1, 2, 3, 4, 5]}\n', encoding="utf-8")
     done = CliRunner().invoke(app, ["bench", "--replay", "a.jsonl", "--budgets", "4,8", "--plot", "a.png"])
     assert done.exit_code == 0, done.output
+    assert done.stderr == "drawn: a.png\n"
     assert Path("a.png").stat().st_size > 10_000
