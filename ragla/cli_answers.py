@@ -46,7 +46,7 @@ def answers_list(
     loaded = load_profile(profile, settings, {"decode.model": model})
     with kept_answers(index_path) as store:
         found = store.answers() if store is not None else []
-    decode = decoder(loaded.profile)
+    decode, unread = decoder(loaded.profile)
     if as_json:
         print_json({"schema": SCHEMA, "answers": [answer_json(answer, decode(answer)) for answer in found]})
         return
@@ -54,7 +54,7 @@ def answers_list(
         errors().print("no answers are kept", soft_wrap=True)
     console = output()
     for answer in found:
-        for line in answer_lines(answer, decode(answer)):
+        for line in answer_lines(answer, decode(answer), unread):
             console.print(line, soft_wrap=not console.is_terminal)
 
 
@@ -145,25 +145,34 @@ def report_removed(count: int, *, as_json: bool) -> None:
         errors().print(f"{counted(count, 'answer')} removed", soft_wrap=True)
 
 
-def decoder(profile: Profile) -> Decode:
-    """What turns an answer of the profile's tokenizer into text, without loading the model."""
+def decoder(profile: Profile) -> tuple[Decode, str]:
+    """What turns an answer of the profile's tokenizer into text, without loading the model.
+
+    With it comes why it does not turn another one into text.
+    """
     from ragla import models, session
 
+    name = profile.decode.model
     try:
-        folder = models.locate(profile.decode.model)
+        folder = models.locate(name)
     except ModelUnavailable:
-        return lambda answer: None
+        return _reads_nothing, f"its words cannot be read: {name} is not on this machine"
     key, path = session.tokenizer_key(folder), folder / "tokenizer.json"
     if not path.is_file():
-        return lambda answer: None
+        return _reads_nothing, f"its words cannot be read: {name} has no tokenizer.json"
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(path))
-    return lambda answer: tokenizer.decode(answer.token_ids) if answer.tokenizer == key else None
+    unread = f"of another model than {name}: its words are shown with --profile or --model"
+    return lambda answer: tokenizer.decode(answer.token_ids) if answer.tokenizer == key else None, unread
 
 
-def answer_lines(answer: StoredAnswer, text: str | None) -> Iterator[Text]:
-    """Name and figures, then the first words where they can be read."""
+def _reads_nothing(answer: StoredAnswer) -> None:
+    """No tokenizer is here."""
+
+
+def answer_lines(answer: StoredAnswer, text: str | None, unread: str) -> Iterator[Text]:
+    """Name and figures, then the first words, or why they cannot be shown."""
     from rich.text import Text
 
     from ragla.render import counted, one_line
@@ -173,7 +182,9 @@ def answer_lines(answer: StoredAnswer, text: str | None) -> Iterator[Text]:
     line.append(f"  {counted(len(answer.token_ids), 'token')} · {counted(answer.uses, 'use')}")
     line.append(f" · {documents}" if documents else "", style="dim")
     yield line
-    if text:
+    if text is None:
+        yield Text(f"  ({one_line(unread)})", style="dim")
+    elif text:
         words = one_line(" ".join(text.split()))
         yield Text(f"  {words[:FIRST_CHARACTERS]}{'…' if len(words) > FIRST_CHARACTERS else ''}")
 

@@ -73,9 +73,11 @@ class Chat:
             show_notice(notice)
         if self.interactive:
             prepare_typing()
+            from ragla.render import counted
+
+            passages = counted(self.asking.retriever.passage_count, "passage")
             errors().print(
-                f"{self.asking.retriever.passage_count} passages, {self.asking.answerer.model_name}; "
-                "/help lists the commands",
+                f"{passages}, {self.asking.answerer.model_name}; /help lists the commands",
                 style="dim",
                 soft_wrap=True,
             )

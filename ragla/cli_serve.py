@@ -101,8 +101,10 @@ def tell_address(asking: Asking, address: str, name: str, *, as_lines: bool) -> 
         return
     for notice in asking.notices:
         show_notice(notice)
-    passages = asking.retriever.passage_count
-    errors().print(f"{passages} passages, {name}; {address}/v1; Ctrl-C ends it", style="dim", soft_wrap=True)
+    from ragla.render import counted
+
+    passages = counted(asking.retriever.passage_count, "passage")
+    errors().print(f"{passages}, {name}; {address}/v1; Ctrl-C ends it", style="dim", soft_wrap=True)
 
 
 def model_name(model: str) -> str:

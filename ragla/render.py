@@ -97,7 +97,7 @@ def index_lines(report: IndexReport, index: str) -> Iterable[Text]:
     """What an indexing run did, with the reasons for what it did not."""
     yield Text(
         f"{report.indexed} indexed, {report.unchanged} unchanged, {report.removed} removed, "
-        f"{len(report.skipped)} skipped · {report.total_passages} passages in {index} · "
+        f"{len(report.skipped)} skipped · {counted(report.total_passages, 'passage')} in {index} · "
         f"{report.seconds:.1f} s",
         style="bold",
     )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -53,11 +55,20 @@ def resolve_roots(roots: Sequence[Path]) -> list[Path]:
         if not path.exists():
             raise UsageError(f"{root}: no such folder", hint="check the path; nothing was changed")
         if not path.is_dir():
-            raise UsageError(f"{root}: not a folder", hint="name the folder that holds the file")
+            only = ["ragla", "index", str(path.parent), "--include", _pattern(path.name)]
+            raise UsageError(
+                f"{root}: not a folder", hint=f"name the folder that holds it: {shlex.join(only)}"
+            )
         resolved[path] = None
     if not resolved:
         raise UsageError("no folder to index", hint="ragla index FOLDER")
     return list(resolved)
+
+
+def _pattern(name: str) -> str:
+    """What matches this name in the folder itself and no other, as ``--include`` takes it."""
+    plain = re.sub(r"([\\*?\[])", r"\\\1", name)
+    return "/" + (plain[:-1] + "\\ " if plain.endswith(" ") else plain)
 
 
 def walk(

@@ -102,7 +102,19 @@ def test_answers_of_a_tokenizer_that_is_not_here_are_listed_without_words(ragla:
     words = ["answers", "list", *own.flags, "-m", "smollm2-135m"]
     [kept] = document(ragla(*words, "--json"))["answers"]
     assert (kept["text"], kept["tokens"]) == (None, 24)
-    assert len(ragla(*words).stdout.splitlines()) == 1
+    _, reason = ragla(*words).stdout.splitlines()
+    assert reason == "  (its words cannot be read: smollm2-135m is not on this machine)"
+
+
+def test_answers_of_another_model_say_so(ragla: Ragla, own: World, tmp_path: Path) -> None:
+    ask(ragla, own)
+    other = save_llm(tmp_path / "other")
+    numbered = other / "tokenizer.json"
+    numbered.write_text(numbered.read_text(encoding="utf-8") + "\n", encoding="utf-8")
+    words = ["answers", "list", *own.flags, "-m", str(other)]
+    assert document(ragla(*words, "--json"))["answers"][0]["text"] is None
+    _, reason = ragla(*words).stdout.splitlines()
+    assert reason == f"  (of another model than {other}: its words are shown with --profile or --model)"
 
 
 def test_what_an_answer_says_cannot_command_the_terminal(ragla: Ragla, own: World) -> None:

@@ -91,7 +91,7 @@ def test_index_says_what_it_did_on_stderr(ragla: Ragla, world: World, tmp_path: 
     result = ragla("index", tmp_path / "docs", "--index", tmp_path / "new", "--profile", world.profile)
     assert result.exit_code == 0
     assert result.stdout == ""
-    assert re.match(r"1 indexed, 0 unchanged, 0 removed, 1 skipped · 1 passages in ", result.stderr)
+    assert re.match(r"1 indexed, 0 unchanged, 0 removed, 1 skipped · 1 passage in ", result.stderr)
     assert "empty.md: " in result.stderr
 
 
@@ -143,7 +143,7 @@ def test_the_json_of_ask(ragla: Ragla, world: World) -> None:
     assert result.stderr == ""
     assert set(answer) == {
         "schema", "question", "answer", "answered", "interrupted", "sources", "left_out", "stats", "steps",
-        "notices", "judged", "provenance", "unsupported",
+        "notices", "judged", "provenance", "unsupported", "remote",
     }  # fmt: skip
     assert (answer["schema"], answer["question"], answer["answered"]) == ("ragla.ask/1", QUESTION, True)
     assert answer["answer"] == answer["answer"].strip() != ""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
+
+import pytest
 
 from tests.cli.tiny_world import Ragla, World, document
 
@@ -43,3 +46,20 @@ def test_a_pattern_that_makes_no_sense_is_one_line(ragla: Ragla, world: World, t
     )
     assert result.exit_code == 2
     assert "'[z-a]' is no pattern" in result.stderr
+
+
+@pytest.mark.parametrize("name", ["one file.md", "*.md", "[a]?.md", "#1.md", "!x.md", "it's.md"])
+def test_who_names_a_file_is_given_the_command_that_reads_it_alone(
+    name: str, ragla: Ragla, world: World, elsewhere: Path
+) -> None:
+    for path in (elsewhere / name, elsewhere / "other.md", elsewhere / "below" / name):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("Boats are moored at the pier.")
+    flags = ["-p", world.profile, "--json"]
+    refused = ragla("index", name, *flags)
+    assert refused.exit_code == 2
+    _, _, command = document(refused)["hint"].partition(": ")
+    made = ragla(*shlex.split(command)[1:], *flags)
+    assert document(made)["indexed"] == 1, made.output
+    [found] = document(ragla("search", "boats", *flags))["passages"]
+    assert found["path"] == name
