@@ -17,6 +17,7 @@ from transformers.pytorch_utils import Conv1D
 
 from ragla.decode.backend import kernels
 from ragla.decode.backend.eager import RANKED_ROWS, EagerBackend
+from ragla.decode.backend.elementwise import PlacesAlone
 from ragla.decode.backend.fused import FusedLayers, fused_layers
 from ragla.decode.backend.kernel_linears import KernelLinear
 from ragla.decode.backend.linears import PackedLinear, SharedLinear, SharedProduct
@@ -45,7 +46,8 @@ class CpuBackend(EagerBackend):
     def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
         """Logits [T, vocabulary] of T rows, or [1, vocabulary] of the last; the cache grows by T rows."""
         if self._layers is None:
-            return super().forward(rows, cache, last_only=last_only)
+            with PlacesAlone():
+                return super().forward(rows, cache, last_only=last_only)
         hidden = self._hidden(self._layers, rows, cache)
         return self._logits(hidden[-1:] if last_only else hidden)
 
@@ -55,7 +57,8 @@ class CpuBackend(EagerBackend):
     ) -> tuple[torch.Tensor, list[list[int]]]:
         """``forward(last_only=True)``, the same bits, and the ``count`` best ids after every row."""
         if self._layers is None:
-            return super().forward_ranked(rows, cache, count)
+            with PlacesAlone():
+                return super().forward_ranked(rows, cache, count)
         hidden = self._hidden(self._layers, rows, cache)
         ranked: list[list[int]] = []
         for start in range(0, len(hidden), RANKED_ROWS):
