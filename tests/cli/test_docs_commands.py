@@ -116,6 +116,7 @@ def shell(world: World, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> She
     monkeypatch.setenv("RAGLA_DECODE__MAX_NEW_TOKENS", "8")
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     write_documents(elsewhere / "documents")
+    write_documents(elsewhere / "corpora" / "handbook")
     return Shell(elsewhere)
 
 
