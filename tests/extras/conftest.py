@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
+import signal
 import socket
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from ray_helpers import processes_with
 
 from tests.cli.conftest import world
 
@@ -45,11 +48,23 @@ def cluster(client_port: int) -> Iterator[Any]:
         head = {"include_dashboard": False, "ray_client_server_port": client_port}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ResourceWarning)  # the log of the client server stays open
-            made = Cluster(
-                initialize_head=True,
-                head_node_args={"num_cpus": 2, "object_store_memory": STORE_BYTES, **head},
-            )
+            arguments = {"num_cpus": 2, "object_store_memory": STORE_BYTES, **head}
+            made = started(lambda: Cluster(initialize_head=True, head_node_args=arguments), client_port)
             gc.collect()
         patch.setenv("RAY_ADDRESS", made.address)
         yield made
         made.shutdown()
+
+
+def started(start: Callable[[], Any], client_port: int) -> Any:
+    """A cluster. Ray gives a node 30 s to start, which a busy machine that never ran it may not keep."""
+    for attempts_left in (2, 1, 0):
+        try:
+            return start()
+        except Exception:  # Ray raises no class of its own for it
+            if not attempts_left:
+                raise
+            for process in processes_with(f"RAGLA_TEST_CLUSTER={client_port}"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+    raise AssertionError("the last attempt returns or raises")
