@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from ragla.prompt import CITATION
+from ragla.prompt import CITATION, cited_numbers
 
 if TYPE_CHECKING:
     from ragla.evidence import Evidence
@@ -31,7 +31,7 @@ def misplaced(text: str, spans: Sequence[CopySpan], evidence: Evidence, prompt: 
     """A line for each passage that is named where the words were copied from another one alone."""
     read = {number: evidence.passages[at].text for number, at in enumerate(prompt.used, 1)}
     found: dict[str, None] = {}
-    for part in named(text):
+    for part in named(text, [range(span.start, span.end) for span in spans]):
         from_where: Counter[int] = Counter()
         for span in spans:
             start, end = max(part.start, span.start), min(part.end, span.end)
@@ -49,25 +49,30 @@ def misplaced(text: str, spans: Sequence[CopySpan], evidence: Evidence, prompt: 
     return tuple(found)
 
 
-def named(text: str) -> Iterator[Named]:
-    """The parts that name passages: behind the numbers where a line begins with them, else before them."""
+def named(text: str, copied: Sequence[range]) -> Iterator[Named]:
+    """The parts of a text between the numbers that it names, each with those on either side of it.
+
+    What begins a line without being copied leads to the number behind it (``As [2] says``), and then the
+    last part of the line belongs to the last number; else that is before the text that it speaks of.
+    """
     at = 0
     for line in text.splitlines(keepends=True):
-        yield from _named(text, at, at + len(line))
-        at += len(line)
+        end = at + len(line)
+        markers = list(MARKERS.finditer(text, at, end))
+        edges = [at, *(place for marker in markers for place in marker.span()), end]
+        parts = [range(*edges[place : place + 2]) for place in range(0, len(edges), 2)]
+        leads = not any(_meet(parts[0], one) for one in copied)
+        for place, part in enumerate(parts):
+            beside = markers[max(0, place - 1) : place + 1]
+            if beside and (place < len(markers) or leads):
+                yield Named(
+                    part.start, part.stop, frozenset(cited_numbers("".join(one[0] for one in beside)))
+                )
+        at = end
 
 
-def _named(text: str, first: int, last: int) -> Iterator[Named]:
-    markers = list(MARKERS.finditer(text, first, last))
-    leads = bool(markers) and not letters(text[first : markers[0].start()])
-    for place, marker in enumerate(markers):
-        numbers = frozenset(int(number) for number in re.findall(r"\d+", marker[0]))
-        if leads:
-            yield Named(
-                marker.end(), markers[place + 1].start() if place + 1 < len(markers) else last, numbers
-            )
-        else:
-            yield Named(markers[place - 1].end() if place else first, marker.start(), numbers)
+def _meet(one: range, other: range) -> bool:
+    return max(one.start, other.start) < min(one.stop, other.stop)
 
 
 def letters(text: str) -> int:

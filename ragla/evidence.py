@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from ragla.errors import RaglaError
-from ragla.prompt import CITATION, Prompt, PromptPassage
+from ragla.prompt import Prompt, PromptPassage, cited_numbers
 
 if TYPE_CHECKING:
     from ragla.decode.request import Block
@@ -141,7 +141,7 @@ def looked_at(sources: Sequence[Source], retriever: Retriever) -> list[Source]:
 
 def cite(sources: list[Source], used: list[int], text: str, copied: Counter[int]) -> list[Source]:
     """The passages of the prompt, numbered as there, those the answer rests on marked as cited."""
-    named = {int(number) for number in CITATION.findall(text)} & set(range(1, len(used) + 1))
+    named = cited_numbers(text) & set(range(1, len(used) + 1))
     cited = named or (
         {number for number, tokens in copied.items() if tokens >= LEAST_COPY} if text else set()
     )

@@ -33,20 +33,25 @@ REFUSAL = re.compile(
     r"|\b(is|are|was|were)(n't| not) (explicitly |directly )?"
     r"(mentioned|stated|provided|specified|given|contained|found|included|available|answered)\b"
     r"[^.]*\b(passages?|documents?|texts?|information)\b"
-    r"|^no (passage|document|information)\b"
-    r"|(段落|文档|资料|文中|原文)[^。]{0,20}(没有|未|并未)[^。]{0,6}(提|说|回答|给出|包含|涉及|明确)",
+    r"|^no (passage|document|information)\b|^not (mentioned|stated|provided|specified|given|found)\b"
+    r"|\bthere (is|are|was) no (information|mention)\b"
+    r"|(段落|文档|文件|资料|文中|原文)[^。]{0,20}(没有|未|并未)[^。]{0,6}(提|说|回答|给出|包含|涉及|明确)",
     re.IGNORECASE,
 )
-CITATION = re.compile(r"\[(\d{1,3})\]")
+# [1], [1][2], [1, 2], [1-3], and 【1】 as some models write
+CITATION = re.compile(r"[\[【［](\d{1,3}(?:\s*[,，、;–-]\s*\d{1,3})*)[\]】］]")
+MORE = re.compile(r"[;；]|\b(but|however|although|though)\b|，但|，不过|，然而", re.IGNORECASE)
 # One that names a passage is taken at its word only where it speaks of nothing but passages: a document
 # may well say that breakfast is not included, or that old documents do not need to be kept.
 CITED_REFUSAL = re.compile(
     r"[^.!?;,]*(?:\bnot|n't) (?:explicitly |directly )?"
     r"(?:mentioned|stated|specified|provided|given|answered|said)"
     r" (?:anywhere )?in (?:any of )?(?:the|this|these) (?:given |provided |cited )?passages?\.?"
-    r"|(?:the|this|these|none of the) (?:given |provided |cited )?passages? (?:do|does|did)(?: not|n't) "
+    r"|(?:the|this|these|none of the) (?:given |provided |cited )?(?:passage|document)s? "
+    r"(?:do|does|did)(?: not|n't) "
     r"(?:explicitly |directly )?(?:say|mention|state|specify|answer|tell)\b[^.!?;,]*\.?"
-    r"|[^。！？；，]*(?:没有|未|并未)(?:被)?(?:明确)?(?:提到|提及)(?!的)[^。！？；，]{0,12}。?",
+    r"|[^。！？；，]*(?:没有|未|并未)(?:被)?(?:明确)?(?:提到|提及)(?!的)[^。！？；，]{0,12}。?"
+    r"|文档中没有这个问题的答案。?",
     re.IGNORECASE,
 )
 HEADING = re.compile(r"#{1,6} ")
@@ -218,7 +223,17 @@ def is_refusal(text: str) -> bool:
         return False
     if CITATION.search(text):
         return bool(CITED_REFUSAL.fullmatch(" ".join(CITATION.sub("", text).split()).replace(" .", ".")))
-    return bool(REFUSAL.search(text))
+    return bool(REFUSAL.search(text)) and not MORE.search(text)
+
+
+def cited_numbers(text: str) -> set[int]:
+    """The numbers that a text names passages by."""
+    found: set[int] = set()
+    for marker in CITATION.findall(text):
+        for part in re.split(r"[,，、;]", marker):
+            first, _, last = re.sub(r"[\s–]", lambda sign: "-" if sign[0] == "–" else "", part).partition("-")
+            found.update(range(int(first), int(last or first) + 1))
+    return found
 
 
 def no_answer(question: str) -> str:

@@ -16,7 +16,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from ragla.following import FollowsCopies, Piece
-from ragla.prompt import CITATION
+from ragla.prompt import cited_numbers
 from ragla.text_runs import WORD, Run, Runs, Units
 from ragla.unsupported import Unsupported, WhatWasRead
 
@@ -195,7 +195,7 @@ class CopyTrace:
         for passage in self.passages:
             passage.runs.follow(units, DRAFTED)
         drafted = self._drafted_here()
-        cited = {int(number) for number in CITATION.findall(self.text)}
+        cited = cited_numbers(self.text)
         ranked = []
         for at, passage in enumerate(self.passages):
             for run in (*passage.runs.closed, *passage.runs.open()):

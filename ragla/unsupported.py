@@ -17,7 +17,7 @@ from ragla.numerals import MONTHS, numerals, values_in
 
 # numbers that are the answer's own: of passages, of items of a list
 OWN = re.compile(
-    r"\[[\d ,;–-]+\]|^[ \t]*(?:[-*•] *)?\(?\d{1,2}(?:[.)](?=\s)|[、．])"
+    r"[\[【［][\d ,;，、–-]+[\]】］]|^[ \t]*(?:[-*•] *)?\(?\d{1,2}(?:[.)](?=\s)|[、．])"
     r"|(?:passages?|sources?|documents?|段落|文档|资料)[ #:]*(?:number )?\d{1,3}",
     re.MULTILINE | re.IGNORECASE,
 )

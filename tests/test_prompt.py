@@ -17,6 +17,7 @@ from ragla.prompt import (
     Prompt,
     PromptPassage,
     build_prompt,
+    cited_numbers,
     encode,
     is_refusal,
     passage_text,
@@ -180,6 +181,13 @@ def test_a_passage_cannot_close_itself() -> None:
         "[1] The passages do not say who the mayor is.",
         "[1] 电话号码没有提到。",
         "文中未提及电话号码 [2]。",
+        "The documents do not answer this question. [1]",
+        "The documents do not answer this question [1][2].",
+        "The documents do not say [1].",
+        "文档中没有这个问题的答案[1]。",
+        "There is no information about cats in the passages.",
+        "Not stated in the documents.",
+        "文件中没有回答这个问题。",
     ],
 )
 def test_a_refusal_is_known(text: str) -> None:
@@ -199,10 +207,25 @@ def test_a_refusal_is_known(text: str) -> None:
         "Your name is not given in this passage of the form, write it yourself [1].",
         "没有提到的费用由员工承担 [1]。",
         "The price is not mentioned in the passages [1], it is EUR 20 [2].",
+        "The passages do not mention cats. [1] and [2] are about leave.",
+        "Every employee has 30 days; the documents do not say more.",
+        "文档中没有提到上限，但每位员工每年有三十天带薪假期。",
     ],
 )
 def test_an_answer_with_a_not_in_it_is_no_refusal(text: str) -> None:
     assert not is_refusal(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("a [1]. b [2][3]", {1, 2, 3}),
+        ("a [1, 2]; b [4–6] 【7】［8］", {1, 2, 4, 5, 6, 7, 8}),
+        ("a [3-1] [2019] [x] [] (1)", set()),
+    ],
+)
+def test_the_numbers_that_an_answer_names(text: str, numbers: set[int]) -> None:
+    assert cited_numbers(text) == numbers
 
 
 def test_a_title_cannot_close_its_passage_and_only_repeated_headings_go() -> None:
