@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
+from ragla.secrets import hide_setting
+
 if TYPE_CHECKING:
     from ragla.models import ModelRow
     from ragla.profiles import LoadedProfile
@@ -199,6 +201,10 @@ def config_json(loaded: LoadedProfile) -> dict[str, Any]:
 
 
 def setting_values(loaded: LoadedProfile) -> dict[str, Any]:
-    """Dotted key → value."""
+    """Dotted key → value, as it can be shown."""
     sections = loaded.profile.model_dump(mode="json")
-    return {f"{section}.{key}": value for section, keys in sections.items() for key, value in keys.items()}
+    return {
+        f"{section}.{key}": hide_setting(key, value)
+        for section, keys in sections.items()
+        for key, value in keys.items()
+    }

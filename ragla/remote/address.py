@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, urlsplit
 
 from ragla.errors import UsageError
 from ragla.loopback import is_loopback
-from ragla.secrets import HIDDEN
+from ragla.secrets import HIDDEN, VARIABLE, hide_in_address
 from ragla.user_path import user_path
 
 if TYPE_CHECKING:
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 EXAMPLE = "--set decode.remote_url=http://127.0.0.1:8000/v1"
 MOST_KEY = 1 << 13  # characters
-VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 COMPLETIONS = "/chat/completions"  # some write the whole address down
 
 
@@ -69,9 +67,11 @@ def split(url: str) -> SplitResult:
             "put the key into a file: --set decode.remote_key_file=FILE",
         )
     if not usable or not url.isprintable() or " " in url.strip():
-        raise UsageError(f"decode.remote_url: {url!r} is no address of a server", EXAMPLE)
+        raise UsageError(f"decode.remote_url: {hide_in_address(url)!r} is no address of a server", EXAMPLE)
     if parts.query or parts.fragment:
-        raise UsageError(f"decode.remote_url: {url!r}: leave away what follows the path", EXAMPLE)
+        raise UsageError(
+            f"decode.remote_url: {hide_in_address(url)!r}: leave away what follows the path", EXAMPLE
+        )
     return parts
 
 

@@ -21,7 +21,7 @@ from ragla.remote.connection import Connection
 from ragla.remote.figures import count, figures, part
 from ragla.remote.messages import Asked, asked_of_any, asked_of_ragla
 from ragla.remote.pieces import TextPieces
-from ragla.remote.reply import Reply
+from ragla.remote.reply import CALLS, Reply
 from ragla.remote.server import Server
 from ragla.text_stream import OnText, TextStream
 
@@ -161,6 +161,8 @@ class RemoteAnswerer(Answering):
         extras = part(reply.last, "ragla")
         answered = bool(text) and not is_refusal(text) and extras.get("answered") is not False
         if not text and not written.interrupted:
+            if reply.reason in CALLS or not reply.thought:
+                raise faults.no_answer(reply.address, reply.reason, reply.reason in CALLS)
             text = say_no_answer(question, written.trace)
         provenance, unsupported = written.trace.spans(), written.trace.read.unsupported(written.trace.text)
         copied: Counter[int] = Counter()
@@ -221,12 +223,15 @@ def used_by_ragla(extras: Mapping[str, Any], sent: int) -> tuple[list[int], Coun
 def notices_of(written: Written, extras: Mapping[str, Any]) -> tuple[str, ...]:
     """What was not as asked, in a line each."""
     reply, told = written.reply, extras.get("notices")
-    found = [notice for notice in told if isinstance(notice, str)] if isinstance(told, list) else []
+    notices = told if isinstance(told, list) else []
+    found = [reply.address.hide(notice) for notice in notices if isinstance(notice, str)]
     if written.endless:
         found.append("the server wrote on beyond decode.max_new_tokens: its answer was ended here")
     if reply.reason == "content_filter":
         found.append("the server ended the answer: content_filter")
-    if reply.thought and not written.characters:
+    if reply.reason in CALLS:
+        found.append("the server ended the answer: it wants to call a tool")
+    if reply.thought and not written.text.text:
         found.append(
             "the model thought without answering: give it more room with --set decode.max_new_tokens=2048"
         )

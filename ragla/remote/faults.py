@@ -79,6 +79,8 @@ def refused(
     """The error for a response that is none of success. ``models``: those that the server names."""
     url, said = address.url, shortened(address, message_in(body))
     told = f"{status} {phrase(status)}" + (f": {said}" if said else "")
+    if status < 300:
+        return no_completions(address, f"{status} {phrase(status)}")
     if 300 <= status < 400:
         place = redirected(headers.get("location", ""))
         return ModelUnavailable(
@@ -110,6 +112,20 @@ def told_in_stream(address: Address, error: Any) -> RaglaError:
     """The error for one that a server wrote where the answer was to go on."""
     said = shortened(address, message_of(error)) or "an error without a message"
     return BrokenOff(f"{address.url} ended the answer: {said}", "ask again, or look at what it logs")
+
+
+def no_answer(address: Address, reason: str | None, calls_tool: bool) -> RaglaError:
+    """The error for an answer without text: that says nothing about the documents."""
+    if calls_tool:
+        return BrokenOff(
+            f"{address.url} gave no answer: it wants to call a tool",
+            "switch off the tools that the server adds, or: --set decode.remote_model=NAME",
+        )
+    ended = f" (it ended with {shortened(address, reason)})" if reason else ""
+    return BrokenOff(
+        f"{address.url} gave no answer: no text came{ended}",
+        "ask again, look at what it logs, or: --set decode.remote_model=NAME",
+    )
 
 
 def no_completions(address: Address, kind: str) -> RaglaError:

@@ -7,7 +7,7 @@ tokens, so that what fits here fits there.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 # A run of letters is cut where most tokenizers would; what few of them have words for is cut into characters.
 PIECE = re.compile(r" ?[A-Za-z]{1,5}| ?\d|[À-ɏ\u0370-\u052f]{1,2}|\n+|[^\S\n]+|.", re.DOTALL)
@@ -39,8 +39,3 @@ class TextPieces:
             self._ids[piece] = len(self._texts)
             self._texts.append(piece)
         return self._ids[piece]
-
-
-def tokens_in(texts: Sequence[str]) -> int:
-    """About how many tokens texts have, rather more than less."""
-    return sum(len(PIECE.findall(text)) for text in texts)

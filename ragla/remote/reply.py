@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import codecs
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from ragla.remote import faults
 from ragla.remote.address import Address
 from ragla.remote.figures import part
+from ragla.remote.withheld import Withheld
 
 DONE = "[DONE]"
+CALLS = ("tool_calls", "function_call")  # reasons: the model wants a tool, and ragla has none
 LAST = ("usage", "ragla", "metrics", "timings")  # fields that come with the end of an answer
 
 
@@ -29,12 +32,13 @@ class Reply:
         self.done = False
         # JSON can spell half of a character, and the other half in the next event
         self._halves = codecs.getincrementaldecoder("utf-16-le")("replace")
+        self._withheld = Withheld(address.key)
 
     def take(self, data: str) -> str:
         """More of the text, which may be empty. Raises RaglaError for an error, or for what is no event."""
         if data.strip() == DONE:
             self.done = True
-            return self._halves.decode(b"", final=True)
+            return self._withheld.push(self._halves.decode(b"", final=True)) + self._withheld.rest()
         try:
             event = json.loads(data)
         except (ValueError, RecursionError):
@@ -54,13 +58,16 @@ class Reply:
             self.done = True
         for key in ("reasoning_content", "reasoning"):
             self.thought += len(text_of(said, key))
+        self.thought += len(text_of(said, "content", "thinking"))
         text = text_of(said, "content")
-        return self._halves.decode(text.encode("utf-16-le", "surrogatepass"))
+        shown = self._withheld.push(self._halves.decode(text.encode("utf-16-le", "surrogatepass")))
+        return shown if self.reason is None and not self.done else shown + self._withheld.rest()
 
     def _choice(self, event: dict[str, Any]) -> dict[str, Any]:
+        """The first of several answers: events of the others may come between."""
         choices = event.get("choices")
-        choice = choices[0] if isinstance(choices, list) and choices else {}
-        return choice if isinstance(choice, dict) else {}
+        found = choices if isinstance(choices, list) else []
+        return next((one for one in found if isinstance(one, dict) and one.get("index") in (None, 0)), {})
 
     def check_ended(self, characters: int) -> None:
         """Raises RaglaError where the events ended before the answer did; ``characters`` had come."""
@@ -76,7 +83,19 @@ class Reply:
         )
 
 
-def text_of(said: Any, key: str) -> str:
-    """A text in a message, nothing where there is none."""
+def text_of(said: Mapping[str, Any], key: str, kind: str = "text") -> str:
+    """A text in a message, or the parts of that kind where it is a list; nothing where there is none."""
     value = said.get(key)
+    if isinstance(value, list):
+        return "".join(part_of(one, kind) for one in value)
+    return value if isinstance(value, str) and kind == "text" else ""
+
+
+def part_of(one: Any, kind: str) -> str:
+    """The text of one part, ``{"type": kind, kind: TEXT}``; thoughts may be a list of parts themselves."""
+    if not isinstance(one, dict) or one.get("type") != kind:
+        return ""
+    value = one.get(kind)
+    if isinstance(value, list):
+        return "".join(part_of(inner, "text") for inner in value)
     return value if isinstance(value, str) else ""

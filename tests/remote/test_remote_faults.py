@@ -103,6 +103,22 @@ def error_within(line: Line, asked: Asked) -> None:
     line.event({"error": {"message": f"CUDA out of memory \x1b[2J {KEY}", "code": 500}})
 
 
+def without_text(content: Any, reason: str | None) -> Say:
+    """An answer that has ended, with something else than text."""
+
+    def say(line: Line, asked: Asked) -> None:
+        line.head()
+        line.event({"choices": [{"delta": {"content": content}, "finish_reason": reason}]})
+        line.write(b"data: [DONE]\n\n")
+
+    return say
+
+
+def ended_at_once(line: Line, asked: Asked) -> None:
+    line.head()
+    line.write(b"data: [DONE]\n\n")
+
+
 FAULTS: dict[str, tuple[Say, int, tuple[str, ...]]] = {
     "page": (page, 5, ("sent text/html, no chat completion", "decode.remote_url")),
     "cuts": (cuts, 5, ("broke off after 16 characters of the answer",)),
@@ -111,6 +127,12 @@ FAULTS: dict[str, tuple[Say, int, tuple[str, ...]]] = {
     "no list": (no_list, 5, ("no chat completion",)),
     "no object": (other_json, 5, ("ended the answer before its first word",)),
     "no event": (lambda line, asked: line.head(), 5, ("before its first word", "decode.remote_window=N")),
+    "tool": (without_text(None, "tool_calls"), 5, ("gave no answer: it wants to call a tool",)),
+    "number": (without_text(7, "stop"), 5, ("gave no answer: no text came (it ended with stop)",)),
+    "picture": (without_text([{"type": "image_url"}], None), 5, ("gave no answer: no text came",)),
+    "blank": (without_text(" \n", "length"), 5, ("no text came (it ended with length)",)),
+    "ended at once": (ended_at_once, 5, ("gave no answer: no text came",)),
+    "204": (status("204 No Content", {}), 5, ("sent 204 No Content, no chat completion",)),
     "closes": (closes, 5, ("broke off",)),
     "no http": (no_http, 5, ("broke off",)),
     "huge event": (huge_event, 5, ("an event that is too large",)),
@@ -176,6 +198,47 @@ def test_nobody_is_told_the_key_however_much_is_said(
     told = ragla("ask", QUESTION, *world.flags, *fake.flags, "-s", f"decode.remote_key_env={KEY}")
     check_one_line(told, 2, "names a variable")
     assert KEY not in told.output + told.stderr
+
+
+def test_a_key_that_is_quoted_in_an_answer_is_hidden(
+    ragla: Ragla, world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MY_SERVER", KEY)
+    recorded = tmp_path / "r.json"
+    with serving(saying("The key is ", KEY[:9], KEY[9:], " and ses")) as fake:
+        result = ask(ragla, world, fake, "-s", "decode.remote_key_env=MY_SERVER", "--record", recorded)
+    assert result.stdout == "The key is *** and ses\n"
+    assert KEY not in result.stderr + recorded.read_text(encoding="utf-8")
+
+
+def test_no_text_is_no_word_about_the_documents(ragla: Ragla, world: World, tmp_path: Path) -> None:
+    questions = tmp_path / "questions.jsonl"
+    asked = {"question": QUESTION, "reference": "180 euros"}
+    questions.write_text(json.dumps(asked) + "\n", encoding="utf-8")
+    with serving(without_text(None, "tool_calls")) as fake:
+        flags = (*world.flags, *fake.flags)
+        many = ragla("ask", "--file", questions, *flags, "--jsonl")
+        talk = ragla("chat", *flags, "--jsonl", stdin=f"{QUESTION}\n")
+        judged = ragla("eval", questions, *flags)
+    for result in (many, talk, judged):
+        assert result.exit_code == 5, result.output
+        assert "it wants to call a tool" in result.stdout + result.stderr
+        assert "do not answer" not in result.stdout + result.stderr
+
+
+def test_settings_are_shown_without_what_is_secret_in_them(ragla: Ragla, world: World) -> None:
+    for setting in (
+        "decode.remote_url=http://u:secretpw@h/v1",
+        "decode.remote_url=https://h/v1?api_key=secretpw",
+        "retrieve.milvus_uri=https://root:secretpw@h/n",
+        "decode.remote_key_env=secretpw-1",
+        "retrieve.milvus_token_env=root:secretpw",
+    ):
+        for more in ([], ["--json"]):
+            shown = ragla("config", "show", "-s", setting, *more)
+            assert shown.exit_code == 0
+            assert "***" in shown.stdout
+            assert "secretpw" not in shown.output + shown.stderr
 
 
 def test_a_redirect_is_not_followed_by_the_key(
@@ -340,7 +403,7 @@ WRONG = {
     "http://[::1": "no address of a server",
     "http://host:99999/v1": "no address of a server",
     "http://me:secret@host/v1": "a name or password does not belong into an address",
-    "http://host/v1?x=1": "leave away what follows the path",
+    "http://host/v1?x=secret": "leave away what follows the path",
     "": "needs the address of a server",
 }
 
