@@ -93,7 +93,7 @@ def forget_conversation(index_path: str | None) -> None:
     from ragla import session
     from ragla.conversation_file import ConversationFile
 
-    kept = ConversationFile(session.find_index(index_path, Path.cwd()))
+    kept = ConversationFile(session.find_kept(index_path, Path.cwd()))
     try:
         kept.remove()
     except OSError as error:
@@ -107,7 +107,7 @@ def kept_answers(index_path: str | None) -> Iterator[AnswerStore | None]:
     from ragla.trie.answer_file import FILE_NAME
     from ragla.trie.answer_store import AnswerStore
 
-    index = session.find_index(index_path, Path.cwd())
+    index = session.find_kept(index_path, Path.cwd())
     if not (index / FILE_NAME).exists():
         yield None
         return

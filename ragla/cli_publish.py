@@ -56,6 +56,7 @@ def show(published: Published) -> None:
 def _publish(
     to: str | None, place: Path, settings: RetrieveSettings, *, rebuild: bool, quiet: bool
 ) -> Published:
+    from ragla.conversation_file import forget_stale_conversation
     from ragla.retrieve.milvus_client import target_of
     from ragla.retrieve.milvus_publish import publish
 
@@ -67,4 +68,6 @@ def _publish(
             if progress is not None and task is not None:
                 progress.update(task, completed=done, total=of)
 
-        return publish(place, target, settings, on_passages, rebuild=rebuild)
+        published = publish(place, target, settings, on_passages, rebuild=rebuild)
+    forget_stale_conversation(place, str(target))
+    return published

@@ -1,15 +1,17 @@
 """The last conversation about an index, in a file of its folder, so that a later command can go on with it.
 
 It is private to one user, bounded, and replaced whole. What rests on documents that were changed or
-removed since leaves it. A file that cannot be used costs a notice, never an answer.
+removed since leaves it. A file that cannot be used costs a notice, never an answer. Passages that are
+elsewhere have a conversation of their own, whatever index lies in the folder.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -30,6 +32,8 @@ MOST_ASKED = 4000  # characters of the last question; no embedder reads more
 MOST_SHOWN = 100
 REST_BYTES = 32 << 10  # for what stands beside the turns
 WAIT_S = 2.0  # for another process that writes
+_NAME = "conversation-"
+_NO_INDEX = ("index.lock", ".gitignore")  # what a run that was refused leaves
 
 
 class _Record(BaseModel):
@@ -70,22 +74,24 @@ class Resumed:
 class ConversationFile:
     """The conversation that one process has; each of its turns becomes the end of what is kept."""
 
-    def __init__(self, index: Path) -> None:
+    def __init__(self, index: Path, elsewhere: str | None = None) -> None:
+        """``elsewhere``: where its passages are, if they are not in the folder ``index``."""
         self.index = index
-        self.path = index / f"conversation-{user()}.json"
+        place = "" if elsewhere is None else f"-{hashlib.sha256(elsewhere.encode()).hexdigest()[:12]}"
+        self.path = index / f"{_NAME}{user()}{place}.json"
         self._id = secrets.token_hex(8)
 
     def begin(self) -> None:
         """What is added from now on belongs to a new conversation."""
         self._id = secrets.token_hex(8)
 
-    def resume(self) -> Resumed:
-        """Go on with what is kept; never fails."""
+    def resume(self, retriever: Retriever) -> Resumed:
+        """Go on with what is kept, as far as the documents are still searched as they were; never fails."""
         try:
             kept = self._read()
             if kept is None:
                 return Resumed(notice="there is no conversation to go on with: this begins one")
-            current = still_true(kept.turns, self.index)
+            current = still_true(kept.turns, retriever.digests(named(kept.turns)))
         except (OSError, ValueError, RaglaError) as error:
             return Resumed(notice=f"the last conversation cannot be read, a new one begins: {_reason(error)}")
         self._id = kept.id
@@ -119,21 +125,28 @@ class ConversationFile:
         return None
 
     def forget_stale(self) -> None:
-        """Drop what rests on documents that are no longer in the index as they were. Raises OSError."""
+        """Drop what rests on documents that are no longer in the folder's index as they were.
+
+        Passages elsewhere must have been brought there from this index. Raises OSError, RaglaError.
+        """
+        from ragla.retrieve import indexed_digests
+
         if not self.path.exists():
             return
         with self._lock():
             known = self._read_usable()
-            current = still_true(known.turns, self.index) if known is not None else ()
+            turns = known.turns if known is not None else ()
+            current = still_true(turns, indexed_digests(self.index, named(turns))) if turns else ()
             if known is None or (known.turns and not current):
                 self.path.unlink(missing_ok=True)
             elif len(current) < len(known.turns):
                 self._write(known.model_copy(update={"turns": current}))
 
     def remove(self) -> None:
-        """Forget all of it. Raises OSError."""
-        self.path.unlink(missing_ok=True)
-        self.path.with_suffix(".lock").unlink(missing_ok=True)
+        """Forget all of it, and what was said of passages elsewhere. Raises OSError."""
+        found = [self.path, self.path.with_suffix(".lock")]
+        for path in (*found, *self.index.glob(f"{_NAME}{user()}-*")):
+            path.unlink(missing_ok=True)
 
     def _read(self) -> Kept | None:
         """What is kept, None for nothing. Raises OSError, ValueError for a damaged file."""
@@ -189,21 +202,33 @@ def bounded(turns: tuple[KeptTurn, ...]) -> tuple[KeptTurn, ...]:
     return tuple(chosen)
 
 
-def still_true(turns: tuple[KeptTurn, ...], index: Path) -> tuple[KeptTurn, ...]:
-    """Those turns all of whose documents are in the index as they were. Raises RaglaError."""
-    from ragla.retrieve import indexed_digests
+def named(turns: tuple[KeptTurn, ...]) -> list[str]:
+    """Absolute paths of the documents that turns rest on."""
+    return sorted({path for turn in turns for path, _ in turn.documents})
 
-    paths = {path for turn in turns for path, _ in turn.documents}
-    digests = indexed_digests(index, sorted(paths)) if paths else {}
+
+def still_true(turns: tuple[KeptTurn, ...], digests: Mapping[str, str]) -> tuple[KeptTurn, ...]:
+    """Those turns all of whose documents are as they were. ``digests``: SHA-256 by absolute path, as now."""
     return tuple(
         turn for turn in turns if all(digests.get(path) == digest for path, digest in turn.documents)
     )
 
 
-def forget_stale_conversation(index: Path) -> None:
+def forget_stale_conversation(index: Path, elsewhere: str | None = None) -> None:
     """What ``ConversationFile.forget_stale`` does, for this user's file; never fails."""
     with contextlib.suppress(OSError, RaglaError, Timeout):
-        ConversationFile(index).forget_stale()
+        ConversationFile(index, elsewhere).forget_stale()
+
+
+def holds_only_conversations(folder: Path) -> bool:
+    """Whether a folder was made for a conversation alone: what is searched has no index in it."""
+    try:
+        names = [path.name for path in folder.iterdir()]
+    except OSError:
+        return False
+    return any(name.startswith(_NAME) for name in names) and all(
+        name.startswith(_NAME) or name in _NO_INDEX for name in names
+    )
 
 
 def user() -> str:

@@ -46,13 +46,15 @@ class Exchange:
         from ragla.conversation import Conversation
         from ragla.conversation_file import ConversationFile, Resumed
 
-        kept = ConversationFile(asking.place) if asking.profile.decode.keep_answers else None
+        kept = None
+        if asking.profile.decode.keep_answers:
+            kept = ConversationFile(asking.place, asking.retriever.elsewhere)
         if alone and not continued:
             return cls(asking, None, kept, None)
         resumed = Resumed()
         if continued:
             off = Resumed(notice="decode.keep_answers is false: no conversation is kept to go on with")
-            resumed = kept.resume() if kept is not None else off
+            resumed = kept.resume(asking.retriever) if kept is not None else off
         if resumed.notice:
             asking = replace(asking, notices=(*asking.notices, resumed.notice))
         conversation = Conversation(

@@ -10,11 +10,13 @@ import hashlib
 import json
 import os
 import platform
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ragla import models
 from ragla.config import Profile
+from ragla.conversation_file import holds_only_conversations
 from ragla.errors import IndexUnusable, UsageError
 from ragla.instead import located_target
 from ragla.user_path import user_path
@@ -36,16 +38,26 @@ VOCABULARY_FILES = ("vocab.*", "merges.txt", "*.model", "*.tiktoken")
 def find_index(chosen: str | None, folder: Path) -> Path:
     """The index to read: the chosen one, ``$RAGLA_INDEX``, else ``.ragla`` here or in a folder above.
 
-    Raises IndexUnusable when there is none.
+    A folder that holds nothing but what was said of passages elsewhere is none. Raises IndexUnusable when
+    there is none.
     """
+    return _find(chosen, folder, lambda place: place.is_dir() and not holds_only_conversations(place))
+
+
+def find_kept(chosen: str | None, folder: Path) -> Path:
+    """Where answers and conversations are kept: as ``find_index``, but an index need not be beside them."""
+    return _find(chosen, folder, Path.is_dir)
+
+
+def _find(chosen: str | None, folder: Path, is_one: Callable[[Path], bool]) -> Path:
     named = chosen or os.environ.get("RAGLA_INDEX")
     if named:
         path = user_path(named)
-        if not path.is_dir():
+        if not is_one(path):
             raise IndexUnusable(f"no index at {path}", f"make one: ragla index FOLDER --index {path}")
         return path
     for place in (folder, *folder.parents):
-        if (place / INDEX_FOLDER).is_dir():
+        if is_one(place / INDEX_FOLDER):
             return place / INDEX_FOLDER
     raise IndexUnusable(f"no index in {folder} or above", "make one: ragla index FOLDER")
 
@@ -53,10 +65,11 @@ def find_index(chosen: str | None, folder: Path) -> Path:
 def searched_index(chosen: str | None, folder: Path, profile: Profile) -> Path:
     """The index as ``find_index`` finds it; where passages are elsewhere, there need be none.
 
-    Then it is where one would be made. Raises IndexUnusable.
+    Then it is where something is kept already, else where one would be made. Raises IndexUnusable.
     """
+    find = find_index if profile.retrieve.store == "faiss" else find_kept
     try:
-        return find_index(chosen, folder)
+        return find(chosen, folder)
     except IndexUnusable:
         if profile.retrieve.store == "faiss":
             raise

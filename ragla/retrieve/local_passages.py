@@ -85,6 +85,10 @@ class LocalPassages:
             rows = self._store.connection.execute(query, wanted or ()).fetchall()
         return [StoredFile(*row) for row in rows]
 
+    def digests(self, absolutes: Iterable[str]) -> dict[str, str]:
+        """One look-up for each."""
+        return self._store.digests(absolutes)
+
     def passage_count(self) -> int:
         """Counted by the database."""
         with database_errors(self._store.database):

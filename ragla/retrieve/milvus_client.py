@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ragla.errors import IndexLocked, IndexUnusable, RaglaError, UsageError
-from ragla.secrets import HIDDEN
+from ragla.secrets import HIDDEN, hide_in_address
 from ragla.user_path import user_path
 
 if TYPE_CHECKING:
@@ -53,10 +53,11 @@ class Target:
     port: int = 0
 
     def __str__(self) -> str:
-        """As a user writes it, without the scheme's particulars."""
+        """As a user may write it: read again, it names the same."""
         if self.file is not None:
             return f"milvus:{self.file}"
-        return f"milvus://{self.host}:{self.port}/{self.collection}"
+        scheme = "https" if self.uri.startswith("https:") else "milvus"
+        return f"{scheme}://{self.host}:{self.port}/{self.collection}"
 
 
 def target_of(uri: str | None) -> Target:
@@ -74,11 +75,7 @@ def target_of(uri: str | None) -> Target:
     elif "://" not in written and (path := written.removeprefix("milvus:")).endswith(".db"):
         file = user_path(path).absolute()
         return Target(str(file), COLLECTION, file)
-    raise UsageError(f"{_without_secrets(written)}: no place of Milvus", f"one of: {_FORMS}")
-
-
-def _without_secrets(written: str) -> str:
-    return re.sub(r"//[^/@]*@", "//***@", written)
+    raise UsageError(f"{hide_in_address(written)}: no place of Milvus", f"one of: {_FORMS}")
 
 
 class Connection:
@@ -89,6 +86,7 @@ class Connection:
 
     def __init__(self, target: Target, settings: RetrieveSettings, *, writes: bool = False) -> None:
         self.target = target
+        self._writes = writes
         self._seconds = settings.milvus_timeout_s
         MilvusClient = _client_class()
         if target.file is None:
@@ -175,7 +173,15 @@ class Connection:
                 "put it in the variable that retrieve.milvus_token_env names",
             )
         said = text.partition("message=")[2].removesuffix(")>") or text
-        return IndexUnusable(f"{self.target}: Milvus says: {said[:300]}", "ragla doctor")
+        return IndexUnusable(f"{self.target}: Milvus says: {said[:300]}", self._mend())
+
+    def _mend(self) -> str:
+        """What a collection that cannot be read is made anew with."""
+        if self.target.file is None:
+            return f"ask whoever runs the server, {_HERE}"
+        if self._writes:  # with --rebuild it may have been tried
+            return f"ragla index --to {self.target} --rebuild; if that fails, delete {self.target.file} first"
+        return f"ragla index --to {self.target} --rebuild"
 
 
 def _client_class() -> Any:

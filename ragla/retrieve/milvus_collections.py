@@ -27,6 +27,7 @@ class Collections:
     """Both collections of one index; what is written is seen by whoever reads afterwards.
 
     Every method raises IndexUnusable where Milvus does not answer, RaglaError where its disk is full.
+    What ``writes`` begins with ``make`` or ``drop``, so that what is damaged can be dropped.
     """
 
     def __init__(self, target: Target, settings: RetrieveSettings, *, writes: bool = False) -> None:
@@ -35,8 +36,12 @@ class Collections:
         self._passages, self._rows = target.collection, f"{target.collection}_rows"
         self._are_there = False
         self._kind = ""
-        if self.exist():
-            self._load()
+        try:
+            if not writes and self.exist():
+                self._load()
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close the connection."""

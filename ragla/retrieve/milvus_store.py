@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -83,6 +84,19 @@ class MilvusStore:
         """As the last whole publication left it. Raises IndexUnusable where there was none."""
         return self._whole.state()
 
+    def check_there(self) -> None:
+        """Raise IndexUnusable where no passage is left of those that the last publication left.
+
+        Milvus opens what is damaged as empty. Fewer may be there while files are being replaced; none for
+        a moment only.
+        """
+        for wait_s in (0.0, 0.5, 1.0):
+            time.sleep(wait_s)
+            self.state()
+            if not (expected := self._whole.sizes()[0]) or self._in.passage_count():
+                return
+        raise IndexUnusable(f"{self.target}: none of its {expected} passages can be read", self._mend)
+
     def is_settled(self, state: State) -> bool:
         """Whether the last finished publication was of this state."""
         try:
@@ -135,6 +149,11 @@ class MilvusStore:
             return [one for one in self.files() if one.status == "indexed"]
         found = self._in.bodies([f"file:{one}" for one in ids])
         return [milvus_rows.stored_file(body)[0] for body in found.values()]
+
+    def digests(self, absolutes: Iterable[str]) -> dict[str, str]:
+        """By the primary keys that follow from the paths."""
+        found = self.documents(dict.fromkeys(document_id(one) for one in absolutes))
+        return {one.absolute: one.sha256 or "" for one in found if one.status == "indexed"}
 
     def text(self, document_id: int) -> str:
         """From its parts, held against its digest; read again where it was replaced meanwhile."""

@@ -97,6 +97,9 @@ class PassageStore(Protocol):
     def documents(self, ids: Iterable[int] | None = None) -> list[StoredFile]:
         """Indexed files by the id of their document, those that are gone are missing; None: all there are."""
 
+    def digests(self, absolutes: Iterable[str]) -> dict[str, str]:
+        """The SHA-256 of each of these files that is indexed, by absolute path."""
+
     def passage_count(self) -> int:
         """How many passages there are."""
 

@@ -109,6 +109,7 @@ class Retriever:
         try:
             mend = f"ragla index --rebuild, then ragla index --to {store.place} --rebuild"
             check_fingerprint(store.place, store.state().fingerprint, embedder.identity, mend)
+            store.check_there()
             return cls(store, embedder, reranker, rerank_depth)
         except BaseException:
             store.close()
@@ -118,6 +119,11 @@ class Retriever:
     def follows_changes(self) -> bool:
         """Whether searches see by themselves that another index took the place of the one that was opened."""
         return not isinstance(self._store, LocalPassages)
+
+    @property
+    def elsewhere(self) -> str | None:
+        """Where the passages are, if they are in no index folder of this machine."""
+        return None if isinstance(self._store, LocalPassages) else self._store.place
 
     def reopened(self, index_dir: Path) -> Retriever:
         """Another with the same models, on the database that is current now. Raises as ``open``."""
@@ -153,6 +159,11 @@ class Retriever:
         with self._turn:
             found = self._store.documents(document_ids)
         return [(one.absolute, one.sha256 or "") for one in found]
+
+    def digests(self, absolutes: Iterable[str]) -> dict[str, str]:
+        """The SHA-256 each of these files was indexed with, by absolute path; unknown ones are missing."""
+        with self._turn:
+            return self._store.digests(absolutes)
 
     def search(
         self, query: str, top_k: int = 4, floor: float = -1.0, filters: Filters | None = None

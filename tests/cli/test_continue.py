@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from typing import Any
 import pytest
 
 from ragla.answer import Answer
-from ragla.conversation_file import MOST_BYTES, MOST_TURNS, ConversationFile
+from ragla.conversation_file import MOST_BYTES, MOST_TURNS, ConversationFile, forget_stale_conversation
+from ragla.retrieve.local_passages import LocalPassages
+from ragla.retrieve.store import Store
 from tests.cli.test_chat import BOATS, said
 from tests.cli.tiny_world import QUESTION, Ragla, World, document
 
@@ -90,14 +93,15 @@ def test_it_is_private_and_bounded(ragla: Ragla, mine: World) -> None:
     ask(ragla, mine, QUESTION)
     file = ConversationFile(mine.index)
     assert stat.S_IMODE(file.path.stat().st_mode) == 0o600
-    assert file.resume().asked == QUESTION
+    with closing(LocalPassages(Store.read(mine.index), 32)) as passages:
+        assert file.resume(passages).asked == QUESTION
     for number in range(MOST_TURNS + 5):
         assert file.add(Answer(f"q{number}", "a", True), Nothing()) is None
     assert [turn["question"] for turn in kept(mine)["turns"]][-1] == f"q{MOST_TURNS + 4}"
     assert len(kept(mine)["turns"]) == MOST_TURNS
     file.add(Answer("\x01" * (MOST_BYTES // 3), "…" * MOST_BYTES, True), Nothing())
     assert file.path.stat().st_size <= MOST_BYTES
-    assert file.resume().notice is None
+    assert file.resume(Nothing()).notice is None
 
 
 class Nothing:
@@ -106,20 +110,89 @@ class Nothing:
     def documents(self, ids: Any) -> list[tuple[str, str]]:
         return []
 
+    def digests(self, absolutes: Any) -> dict[str, str]:
+        return {}
+
+
+class Elsewhere:
+    """Passages that are in no index folder: one document, whose id is 1."""
+
+    def __init__(self, digest: str = "d" * 64) -> None:
+        self.known = {"/there/a.md": digest}
+
+    def documents(self, ids: Any) -> list[tuple[str, str]]:
+        return list(self.known.items()) if list(ids) else []
+
+    def digests(self, absolutes: Any) -> dict[str, str]:
+        return {path: self.known[path] for path in absolutes if path in self.known}
+
+
+def resting_on_a_document(question: str) -> Answer:
+    """An answer made from document 1."""
+    return Answer(question, "At night.", True, document_ids=frozenset({1}))
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["no index", "another index"])
+def test_passages_elsewhere_have_a_conversation_of_their_own(
+    mine: World, tmp_path: Path, beside: bool
+) -> None:
+    folder = mine.index if beside else tmp_path / "none"
+    folder.mkdir(exist_ok=True)
+    place = "milvus://127.0.0.1:19530/one"
+    file = ConversationFile(folder, place)
+    assert file.add(resting_on_a_document("When?"), Elsewhere()) is None
+    again = ConversationFile(folder, place).resume(Elsewhere())
+    assert [turn.question for turn in again.turns] == ["When?"]
+    assert again.notice is None
+    changed = ConversationFile(folder, place).resume(Elsewhere("e" * 64))
+    assert changed.turns == ()
+    assert "1 of 1 earlier turns not told" in str(changed.notice)
+    forget_stale_conversation(folder)  # of the index beside it
+    assert ConversationFile(folder, place).resume(Elsewhere()).turns == again.turns
+    for other in (None, "milvus://127.0.0.1:19530/two"):
+        notice = ConversationFile(folder, other).resume(Elsewhere()).notice
+        assert "no conversation to go on with" in str(notice)
+    if beside:  # and was brought there since
+        forget_stale_conversation(folder, place)
+        assert not file.path.exists()
+    ConversationFile(folder).remove()
+    assert list(folder.glob("conversation-*")) == []
+
+
+def test_a_folder_with_a_conversation_alone_is_no_index(
+    ragla: Ragla, elsewhere: Path, mine: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RAGLA_INDEX", raising=False)
+    folder = elsewhere / ".ragla"
+    folder.mkdir()
+    file = ConversationFile(folder, "milvus:/there.db")
+    assert file.add(resting_on_a_document("When?"), Elsewhere()) is None
+    (folder / "index.lock").touch()
+    profile = ["--profile", str(mine.profile)]
+    looked = ragla("doctor", "--json", *profile)
+    [found] = [one for one in document(looked)["environment"] if one["name"] == "index"]
+    assert found["state"] == "note", looked.output
+    assert looked.exit_code != 3
+    failed = ragla("ask", QUESTION, *profile)
+    assert failed.exit_code == 3
+    assert f"no index in {elsewhere} or above" in failed.stderr
+    assert ragla("answers", "clear").exit_code == 0
+    assert not file.path.exists()
+
 
 def test_processes_that_add_to_one_conversation_lose_no_turn(tmp_path: Path) -> None:
     first = ConversationFile(tmp_path)
     first.add(Answer("first", "a", True), Nothing())
     others = [ConversationFile(tmp_path) for _ in range(4)]
     for other in others:
-        assert other.resume().asked == "first"
+        assert other.resume(Nothing()).asked == "first"
     with ThreadPoolExecutor(4) as pool:
         problems = list(pool.map(lambda at: others[at].add(Answer(f"q{at}", "a", True), Nothing()), range(4)))
     assert problems == [None] * 4
-    assert {turn.question for turn in first.resume().turns} == {"first", "q0", "q1", "q2", "q3"}
+    assert {turn.question for turn in first.resume(Nothing()).turns} == {"first", "q0", "q1", "q2", "q3"}
     first.begin()
     first.add(Answer("new", "a", True), Nothing())
-    assert [turn.question for turn in others[0].resume().turns] == ["new"]
+    assert [turn.question for turn in others[0].resume(Nothing()).turns] == ["new"]
     assert list(tmp_path.glob("*.tmp")) == []
 
 

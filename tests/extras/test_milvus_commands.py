@@ -10,6 +10,7 @@ import pytest
 from typer.testing import Result
 
 from tests.cli.conftest import elsewhere, ragla, world
+from tests.cli.test_chat import BOATS
 from tests.cli.tiny_world import QUESTION, Ragla, World, document
 from tests.documented import faults
 
@@ -62,6 +63,24 @@ def test_a_reader_needs_no_index_of_its_own(
     assert {path.name[:13] for path in elsewhere.rglob("*") if path.is_file()} <= {"conversation-"}
     why = document(ragla("why-not", "travel.md", QUESTION, "--json", *empty, *there))
     assert why["stage"]
+
+
+def test_a_reader_goes_on_with_its_last_conversation(
+    ragla: Ragla, world: World, there: list[str], elsewhere: Path
+) -> None:
+    brief = ["--json", "-s", "decode.max_new_tokens=4", "--profile", str(world.profile), *there]
+    first = ragla("ask", QUESTION, *brief)
+    assert first.exit_code == 0, first.output
+    after = document(ragla("ask", "And the keys?", "-c", *brief))
+    assert after["conversation"] == {"turns": 1}
+    assert not [notice for notice in after["notices"] if "conversation" in notice or "not told" in notice]
+    beside = ragla("ask", QUESTION, *brief, *world.flags[:2])  # an index of the same documents
+    assert beside.exit_code == 0
+    assert document(ragla("ask", BOATS, "-c", *brief, *world.flags[:2]))["conversation"] == {"turns": 1}
+    assert document(ragla("ask", BOATS, "-c", *brief))["conversation"] == {"turns": 2}
+    assert ragla("doctor", "--profile", str(world.profile)).exit_code != 3
+    assert ragla("answers", "clear").exit_code == 0
+    assert list((elsewhere / ".ragla").iterdir()) == []
 
 
 def test_info_and_doctor_tell_of_it(ragla: Ragla, world: World, there: list[str]) -> None:

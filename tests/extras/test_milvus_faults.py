@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 import time
@@ -17,6 +18,7 @@ from ragla.errors import IndexLocked, IndexUnusable, RaglaError
 from ragla.retrieve import Retriever, index_folders, milvus_publish
 from ragla.retrieve.milvus_client import Connection, target_of
 from ragla.retrieve.milvus_collections import Collections
+from ragla.retrieve.milvus_look import milvus_checks
 from ragla.retrieve.milvus_publish import publish
 from ragla.retrieve.milvus_rows import PASSAGE_FIELDS
 from ragla.retrieve.milvus_store import MilvusStore
@@ -318,3 +320,33 @@ def test_damage_is_never_shown(place: Path, tmp_path: Path) -> None:
     change(lambda one: one.update(document=one["document"] // 2))
     with closing(MilvusStore(target_of(uri), at(uri))) as store:
         assert len(store.problems()) > 1
+
+
+def test_a_collection_that_is_opened_as_empty_is_damaged(place: Path, tmp_path: Path) -> None:
+    file = tmp_path / "emptied.db"
+    uri = f"milvus:{file}"
+    publish(place, target_of(uri), at(uri))
+    (file / "collections" / "ragla" / "manifest.json").write_text("{{\n", encoding="ascii")
+    with pytest.raises(IndexUnusable, match="none of its 316 passages can be read") as caught:
+        found(uri)
+    assert caught.value.hint == f"ragla index --to {uri} --rebuild"
+    publish(place, target_of(uri), at(uri), rebuild=True)
+    assert found(uri)
+
+
+@pytest.mark.parametrize("name", ["ragla", "ragla_rows"])
+def test_a_file_that_was_cut_off_is_said_and_replaced(place: Path, tmp_path: Path, name: str) -> None:
+    file = tmp_path / "cut.db"
+    uri = f"milvus:{file}"
+    publish(place, target_of(uri), at(uri))
+    [cut] = (file / "collections" / name).rglob("*.parquet")
+    os.truncate(cut, cut.stat().st_size // 2)
+    for attempt in (lambda: found(uri), lambda: publish(place, target_of(uri), at(uri))):
+        with pytest.raises(IndexUnusable, match="Milvus says") as caught:
+            attempt()
+        assert str(caught.value.hint).startswith(f"ragla index --to {uri} --rebuild")
+    [check] = milvus_checks(at(uri), None)
+    assert "Milvus says" in check.problems[0].what
+    assert check.problems[0].mend == f"ragla index --to {uri} --rebuild"
+    publish(place, target_of(uri), at(uri), rebuild=True)
+    assert found(uri)

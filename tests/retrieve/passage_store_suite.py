@@ -118,6 +118,9 @@ class Conformance:
         known = store.documents()
         assert "broken.pdf" not in {file.path for file in known}
         assert {one.id: one for one in store.documents([known[0].id, 17])} == {known[0].id: known[0]}
+        absolutes = [file.absolute for file in store.files()]
+        assert store.digests([*absolutes, "/not/there.md"]) == {file.absolute: file.sha256 for file in known}
+        assert store.digests([]) == {}
 
     def test_passages_come_back_to_the_character(self, store: PassageStore, truth: LocalPassages) -> None:
         vector = EMBEDDER.encode_query("boats")
