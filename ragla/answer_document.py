@@ -6,9 +6,8 @@ not known are left alone: a later version may have more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -210,8 +209,3 @@ class AnswerDocument(Checked):
             unsupported=tuple(Unsupported(**dict(one)) for one in self.unsupported),
             figures=stats.figures() if self.remote else None,
         )
-
-
-def answer_of(document: Mapping[str, Any]) -> Answer:
-    """The answer of a document. Raises ValueError for one that is damaged, or of another schema."""
-    return AnswerDocument.model_validate(document).to_answer()

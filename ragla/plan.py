@@ -16,8 +16,8 @@ from ragla.retrieve.advice import LARGE, advise
 from ragla.retrieve.corpus_figures import CorpusFigures
 
 MOST = 10**12
-_FORM = re.compile(r"([0-9][0-9_,]*(?:\.[0-9]+)?(?:e[0-9]{1,3})?) ?([kmbg]?)", re.IGNORECASE)
-_SCALES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9}
+_FORM = re.compile(r"([0-9][0-9_,]*(?:\.[0-9]+)?(?:e[0-9]{1,3})?) ?([kmbgt]?)", re.IGNORECASE)
+_SCALES = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12}
 # 95 % of normally distributed means.
 _DEVIATIONS = 1.96
 # Another day, another load: a pace that was measured once is not believed closer than this.

@@ -113,9 +113,12 @@ def network(at: Surroundings) -> Iterator[Finding]:
     beside = [f"{name} is set" for name in (*offline, *[name for name in PROXIES if os.environ.get(name)])]
     if os.environ.get("HF_ENDPOINT"):
         beside.append("HF_ENDPOINT names another hub")
-    said = "not needed: the models of the profile are here" if not absent else (
-        f"needed once, for {', '.join(absent)}"
-    )  # fmt: skip
+    if absent:
+        said = f"needed once, for {', '.join(absent)}"
+    elif at.model is None:
+        said = "not needed but to reach the server: the models that find passages are here"
+    else:
+        said = "not needed: the models of the profile are here"
     said = "; ".join([said, *beside])
     known = models.registry()
     if offline and any(name not in known or known[name].wheels is None for name in absent):

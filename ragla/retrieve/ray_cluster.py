@@ -15,8 +15,9 @@ from functools import partial
 from typing import Any
 
 from ragla.errors import RaglaError, UsageError
+from ragla.secrets import hide_in_address
 
-_FORM = re.compile(r"ray(?:://(?:(?P<host>\[[0-9a-fA-F:]+\]|[^\s/:@\[\]]+)(?::(?P<port>\d{1,5}))?/?)?)?")
+_FORM = re.compile(r"ray(?:://(?P<host>\[[0-9a-fA-F:]+\]|[^\s/:@\[\]]+)(?::(?P<port>\d{1,5}))?/?)?")
 CLIENT_PORT = 10001
 # A machine that does not answer, and a server that accepts and then says nothing that Ray understands.
 PROBE_S, CONNECT_S = 5.0, 60.0
@@ -41,15 +42,15 @@ class Address:
 
 
 def address_of(on: str) -> Address:
-    """What ``--on`` names: ``ray``, ``ray://`` or ``ray://HOST:PORT``.
+    """What ``--on`` names: ``ray`` or ``ray://HOST:PORT``.
 
-    Without a host, the cluster that the environment names (``RAY_ADDRESS``), else one of this machine alone.
+    ``ray``: the cluster that the environment names (``RAY_ADDRESS``), else one of this machine alone.
     Raises UsageError for anything else.
     """
     found = _FORM.fullmatch(on.strip())
     if found is None or int(found["port"] or 1) not in range(1, 65_536):
         raise UsageError(
-            f"--on {on}: no place to index on",
+            f"--on {hide_in_address(on)}: no place to index on",
             "--on ray for this machine, or --on ray://HOST:10001 for a Ray cluster",
         )
     if found["host"]:

@@ -40,7 +40,6 @@ def deaf_port() -> Iterator[int]:
     ("on", "address"),
     [
         ("ray", Address(None)),
-        ("ray://", Address(None)),
         (" ray ", Address(None)),
         ("ray://head", Address("ray://head:10001", "head", 10001)),
         ("ray://head:7", Address("ray://head:7", "head", 7)),
@@ -71,13 +70,15 @@ def test_without_a_host_the_environment_names_the_cluster(
 
 @pytest.mark.parametrize(
     "on",
-    ["", "dask", "ray:", "ray:/head", "ray://a:b", "ray://head:0", "ray://head:65536", "ray://user:pw@head:1",
+    ["", "dask", "ray:", "ray:/", "ray://", "ray:///", "ray://:10001",
+     "ray:/head", "ray://a:b", "ray://head:0", "ray://head:65536", "ray://user:pw@head:1",
      "ray://head:1/path", "ray://a b", "http://head:10001", "ray://[::1", "\x1b[31mray"],
 )  # fmt: skip
 def test_what_names_nothing_is_one_line(on: str) -> None:
     with pytest.raises(UsageError, match="no place to index on") as caught:
         address_of(on)
     assert "\n" not in str(caught.value)
+    assert "user:pw" not in str(caught.value)
 
 
 def test_without_ray_the_command_that_installs_it_is_said(

@@ -26,6 +26,7 @@ ROOMY = 1 << 20  # MiB
     [
         ("1", 1), ("10000000", 10**7), ("10,000,000", 10**7), ("10_000_000", 10**7), (" 10M ", 10**7),
         ("10 m", 10**7), ("2.5k", 2_500), ("1e7", 10**7), ("1B", 10**9), ("1g", 10**9), ("1000B", MOST),
+        ("1T", MOST),
     ],
 )  # fmt: skip
 def test_numbers_as_people_write_them(text: str, documents: int) -> None:
@@ -42,6 +43,7 @@ def test_numbers_as_people_write_them(text: str, documents: int) -> None:
         "1e30",
         "1e999",
         "1001B",
+        "2T",
         "2.5",
         "0.0001k",
         "nan",

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragla.answer_document import answer_of
+from ragla.answer_document import AnswerDocument
 from ragla.answering import Answer
 from ragla.decode.stats import DecodeStats, StepStats
 from ragla.evidence import Source
@@ -71,7 +71,7 @@ def answers(draw: st.DrawFn) -> Answer:
 @given(answers(), st.lists(TEXT, max_size=2))
 def test_an_answer_comes_back_from_its_document(answer: Answer, notices: list[str]) -> None:
     written: dict[str, Any] = json.loads(json.dumps(answer_json(answer, notices)))
-    again = answer_of(written)
+    again = AnswerDocument.model_validate(written).to_answer()
     assert again.notices == tuple(notices)
     assert answer_json(again, again.notices) == written
 

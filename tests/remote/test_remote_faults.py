@@ -347,6 +347,10 @@ def test_a_server_that_is_not_there(ragla: Ragla, world: World) -> None:
     there = ("-s", "decode.backend=remote", "-s", f"decode.remote_url={url}", "-s", "decode.remote_retries=0")
     result = ragla("ask", QUESTION, *world.flags, *there)
     check_one_line(result, 5, "cannot be reached: Connection refused", "start it, or name another")
+    looked = document(ragla("doctor", *world.flags, *there, "--json"))
+    said = {one["name"]: one for one in looked["environment"]}
+    assert said["model"]["state"] == "wrong"
+    assert said["network"]["said"].startswith("not needed but to reach the server")
 
 
 @pytest.mark.parametrize(
