@@ -155,6 +155,10 @@ class Collections:
         """Delete what was the state before."""
         self._call("delete", self._rows, filter=f"kind in ['state', 'words'] and owner != {generation}")
 
+    def delete_kind(self, kind: str) -> None:
+        """Delete all rows of a kind."""
+        self._call("delete", self._rows, filter=f"kind == '{kind}'")
+
     def _call(self, name: str, *arguments: Any, **named: Any) -> Any:
         return self._connection.call(name, *arguments, **named)
 

@@ -105,6 +105,8 @@ def _bring(
         ids[absolute] = int(document_id)
     gone = [absolute for absolute in there if absolute not in stamps]
     differing = [one for one in stamps if one not in there or there[one].stamp != stamps[one]]
+    if gone or differing:
+        milvus.begin()
     for some in blocks(gone, _BATCH_FILES):
         milvus.remove(some)
     skipped = [one for one in differing if records[one].status == "skipped"]
@@ -127,6 +129,7 @@ def _bring(
             )
     if differing or gone or not milvus.is_settled(state):
         milvus.settle(state, WordCounts.of(store))
+    milvus.finish()
     return Published(
         milvus.place, len(differing), len(stamps) - len(differing), len(gone), written, total,
         time.monotonic() - started,

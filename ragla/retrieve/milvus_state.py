@@ -19,6 +19,7 @@ from ragla.retrieve.passage_store import State
 
 _PART = 20_000  # characters of the state in one row
 _KEY = "state"
+_CHANGING = "changing"
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,18 @@ class Whole:
         self._in.write_rows([row(_KEY, "head", number, json.dumps(asdict(head)))])
         self._in.delete_other_generations(number)
         self._in.flush()
+
+    def note_changing(self) -> None:
+        """What is counted may be less than what ``sizes`` tells, until ``note_changed``."""
+        self._in.write_rows([row(_CHANGING, _CHANGING, 0, "")])
+
+    def note_changed(self) -> None:
+        """What is counted is what ``sizes`` tells."""
+        self._in.delete_kind(_CHANGING)
+
+    def is_changing(self) -> bool:
+        """Whether a publication is under way, or was interrupted."""
+        return _CHANGING in self._in.bodies([_CHANGING])
 
     def sizes(self) -> tuple[int, int]:
         """How many passages the counts of words are of, and how many terms those have."""

@@ -85,17 +85,27 @@ class MilvusStore:
         return self._whole.state()
 
     def check_there(self) -> None:
-        """Raise IndexUnusable where no passage is left of those that the last publication left.
+        """Raise IndexUnusable where fewer passages are there than the last publication left.
 
-        Milvus opens what is damaged as empty. Fewer may be there while files are being replaced; none for
-        a moment only.
+        Milvus opens what is damaged as empty, or as it once was. While files are being replaced there may
+        be fewer, but not none for long.
         """
         for wait_s in (0.0, 0.5, 1.0):
             time.sleep(wait_s)
             self.state()
-            if not (expected := self._whole.sizes()[0]) or self._in.passage_count():
+            expected, found = self._whole.sizes()[0], self._in.passage_count()
+            if found >= expected or (found and self._whole.is_changing()):
                 return
-        raise IndexUnusable(f"{self.target}: none of its {expected} passages can be read", self._mend)
+        what = f"{found} of its {expected}" if found else f"none of its {expected}"
+        raise IndexUnusable(f"{self.target}: {what} passages can be read", self._mend)
+
+    def begin(self) -> None:
+        """Say to readers that passages are about to go and to come."""
+        self._whole.note_changing()
+
+    def finish(self) -> None:
+        """Say to readers that all are there again."""
+        self._whole.note_changed()
 
     def is_settled(self, state: State) -> bool:
         """Whether the last finished publication was of this state."""

@@ -334,13 +334,35 @@ def test_a_collection_that_is_opened_as_empty_is_damaged(place: Path, tmp_path: 
     assert found(uri)
 
 
+def test_fewer_passages_than_were_left_are_damage_unless_files_are_being_replaced(
+    place: Path, server: Server, whole: list[Any]
+) -> None:
+    uri = server.uri("fewer")
+    publish(place, target_of(uri), at(uri))
+    with closing(MilvusStore(target_of(uri), at(uri))) as store:
+        lost = next(one for one in store.files() if one.path == "guides/boats.txt")
+        kept = store.passage_count() - lost.passages
+        store.begin()
+        store.remove([lost.absolute])
+        assert found(uri)
+        store.finish()
+        with pytest.raises(IndexUnusable, match=f"{kept} of its 316 passages can be read") as caught:
+            found(uri)
+    one_line_with_a_command(caught.value)
+    publish(place, target_of(uri), at(uri))
+    assert found(uri)
+    assert content(uri) == whole
+
+
 @pytest.mark.parametrize("name", ["ragla", "ragla_rows"])
 def test_a_file_that_was_cut_off_is_said_and_replaced(place: Path, tmp_path: Path, name: str) -> None:
     file = tmp_path / "cut.db"
     uri = f"milvus:{file}"
     publish(place, target_of(uri), at(uri))
-    [cut] = (file / "collections" / name).rglob("*.parquet")
-    os.truncate(cut, cut.stat().st_size // 2)
+    parts = list((file / "collections" / name).rglob("*.parquet"))
+    assert parts
+    for cut in parts:
+        os.truncate(cut, cut.stat().st_size // 2)
     for attempt in (lambda: found(uri), lambda: publish(place, target_of(uri), at(uri))):
         with pytest.raises(IndexUnusable, match="Milvus says") as caught:
             attempt()
