@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import secrets
+import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -83,11 +84,12 @@ def connected(address: Address) -> Iterator[Any]:
     """
     ray = _quietly_imported()
     logging.getLogger("ray.util.client.logsclient").disabled = True  # it raises its own level
-    if address.spoken is None:
-        # Not in a thread: what Ray starts on a machine ends with the thread that started it.
-        _start_here(ray, address)
-    else:
-        _bounded(address, partial(ray.init, address.spoken, **_INIT))
+    with _ended_as_before():
+        if address.spoken is None:
+            # Not in a thread: what Ray starts on a machine ends with the thread that started it.
+            _start_here(ray, address)
+        else:
+            _bounded(address, partial(ray.init, address.spoken, **_INIT))
     try:
         yield ray
     except (ConnectionError, ray.exceptions.RayError) as error:
@@ -98,6 +100,28 @@ def connected(address: Address) -> Iterator[Any]:
         ) from error
     finally:
         ray.shutdown()
+
+
+@contextlib.contextmanager
+def _ended_as_before() -> Iterator[None]:
+    """SIGTERM means behind the block what it meant before: Ray takes it over and prints its stack.
+
+    Nothing is left behind either way: the processes of a cluster that was started here end with this one.
+    """
+    before = signal.getsignal(signal.SIGTERM)
+    if before is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came = False
+    try:
+        yield
+    except SystemExit:  # how Ray takes it
+        came = True
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if came:
+        signal.raise_signal(signal.SIGTERM)
+        raise SystemExit(signal.SIGTERM)  # whoever heard it has let the program go on
 
 
 def _quietly_imported() -> Any:

@@ -66,14 +66,23 @@ def test_the_same_index_one_line_and_nothing_left_behind(world: World, tmp_path:
 
 
 @pytest.mark.usefixtures("heard_interrupts")
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    ("how", "there"),
+    [
+        (signal.SIGINT, "raylet"),
+        (signal.SIGTERM, "EmbeddingWorker"),
+        (signal.SIGKILL, "raylet"),
+    ],
+)
 def test_an_interrupted_or_killed_run_leaves_no_cluster(
-    world: World, tmp_path: Path, how: signal.Signals
+    world: World, tmp_path: Path, how: signal.Signals, there: str
 ) -> None:
     with indexing(world, tmp_path, tmp_path / "index") as process:
-        assert wait_until(lambda: any("raylet" in one for one in started_by(tmp_path)), 100)
+        assert wait_until(lambda: any(there in one for one in started_by(tmp_path)), 100)
         process.send_signal(how)
         _, stderr = process.communicate(timeout=60)
     if how == signal.SIGINT:
         assert (process.returncode, stderr) == (130, "interrupted\n")
+    if how == signal.SIGTERM:
+        assert (process.returncode, stderr) == (-how, "")
     assert wait_until(lambda: not started_by(tmp_path), 90), started_by(tmp_path)
