@@ -1,6 +1,6 @@
 """In 8 bit the models give the same answers with drafts as without, near-ties included.
 
-Twenty answers by default. ``RAGLA_EXACT_ANSWERS=200 pytest tests/test_exact_answers.py`` takes an hour or so.
+Eleven answers by default. ``RAGLA_EXACT_ANSWERS=200 pytest tests/test_exact_answers.py`` takes an hour or so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ragla.evidence import Evidence
 from ragla.prompt import PromptPassage
 
 HANDBOOK = Path(__file__).parents[1] / "corpora" / "handbook"
-ANSWERS = int(os.environ.get("RAGLA_EXACT_ANSWERS", "20"))
+ANSWERS = int(os.environ.get("RAGLA_EXACT_ANSWERS", "11"))
 SHARES = {
     "smollm2-135m": 0.8,
     "qwen2.5-coder-1.5b": 0.2,
