@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
+    from ragla.text_stream import OnText
     from ragla.unsupported import Unsupported
 
 
@@ -17,14 +19,30 @@ class Piece(NamedTuple):
     number: int | None
 
 
-class Followed(Protocol):
-    """An answer while it is written; ``text`` is all of it so far."""
+class Followed(ABC):
+    """An answer while it is written; ``text`` is all of it so far.
 
-    text: str
+    It receives the answer's text and hands it on to ``on_text``.
+    """
 
+    def __init__(self, on_text: OnText | None) -> None:
+        """What is asked of it must be there already: ``on_text`` may begin to follow at once."""
+        self.text = ""
+        self._on_text = on_text
+        if isinstance(on_text, FollowsCopies):
+            on_text.follow(self)
+
+    def __call__(self, text: str) -> None:
+        """More of the answer has come."""
+        self.text += text
+        if self._on_text is not None:
+            self._on_text(text)
+
+    @abstractmethod
     def pieces(self, *, ended: bool) -> Iterator[Piece]:
         """The answer so far as pieces in order, up to where it is not settled what is copied."""
 
+    @abstractmethod
     def unsupported(self, text: str) -> tuple[Unsupported, ...]:
         """Numbers and names in ``text``, the beginning of the answer, that were read nowhere."""
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from ragla.following import FollowsCopies, Piece
+from ragla.following import Followed, Piece
 from ragla.prompt import cited_numbers
 from ragla.text_runs import WORD, Run, Runs, Units
 from ragla.unsupported import Unsupported, WhatWasRead
@@ -82,11 +82,10 @@ class Draft(NamedTuple):
     starts: list[int]
 
 
-class CopyTrace:
+class CopyTrace(Followed):
     """Follows an answer while it is written, and says where its words were copied from.
 
-    It receives the answer's text and hands it on to ``on_text``; ``text`` is all of it so far. ``passages``
-    are those of the prompt whose place is known. ``asked``: the question and those before it.
+    ``passages`` are those of the prompt whose place is known. ``asked``: the question and those before it.
     """
 
     def __init__(
@@ -97,7 +96,6 @@ class CopyTrace:
         decode: Callable[[list[int]], str],
         on_text: OnText | None = None,
     ) -> None:
-        self.text = ""
         self.passages = [
             CopiedFrom(number, evidence.passages[index].text, evidence.sources[index])
             for number, index in enumerate(prompt.used, 1)
@@ -109,15 +107,7 @@ class CopyTrace:
         self._decode = decode
         self._units = Units(ended=False)
         self._drafts: list[Draft] = []
-        self._on_text = on_text
-        if isinstance(on_text, FollowsCopies):
-            on_text.follow(self)
-
-    def __call__(self, text: str) -> None:
-        """More of the answer has come."""
-        self.text += text
-        if self._on_text is not None:
-            self._on_text(text)
+        super().__init__(on_text)
 
     @functools.cached_property
     def read(self) -> WhatWasRead:

@@ -134,7 +134,7 @@ def models_lines(rows: Sequence[ModelRow]) -> Iterable[Text]:
         yield (
             Text("  ")
             .append_text(state)
-            .append(f" · {row.kind} · {row.size / 1e9:.1f} GB · {row.licence}", "dim")
+            .append(f" · {row.kind} · {gigabytes(row.size)} · {row.licence}", "dim")
         )
 
 
@@ -147,9 +147,7 @@ def models_table(rows: Sequence[ModelRow]) -> Table:
     table.add_column("licence", overflow="fold")
     for row in rows:
         style = "green" if row.state == "ready" else "dim"
-        table.add_row(
-            row.name, row.kind, Text(row.state, style=style), f"{row.size / 1e9:.1f} GB", row.licence
-        )
+        table.add_row(row.name, row.kind, Text(row.state, style=style), gigabytes(row.size), row.licence)
     return table
 
 
@@ -208,3 +206,8 @@ def setting_values(loaded: LoadedProfile) -> dict[str, Any]:
         for section, keys in sections.items()
         for key, value in keys.items()
     }
+
+
+def gigabytes(size: float) -> str:
+    """A number of bytes that are many."""
+    return f"{size / 1e9:.1f} GB"

@@ -13,7 +13,7 @@ from itertools import accumulate
 from time import perf_counter, sleep
 from typing import TYPE_CHECKING
 
-from ragla.following import FollowsCopies, Piece
+from ragla.following import Followed, Piece
 from ragla.live import answering
 from ragla.recording import PieceRecord, Recording, StepRecord
 from ragla.render_copied import copied_text
@@ -34,21 +34,12 @@ FIRST_WORD_S = 1.0  # from which on it is said how long the first word took
 LONGEST_WAIT_S = 3.0  # before it, however long the prompt was read
 
 
-class RecordedCopies:
+class RecordedCopies(Followed):
     """Follows an answer whose copied words are known: what ``ragla.provenance.CopyTrace`` is to a new one."""
 
     def __init__(self, answer: Answer, on_text: OnText | None) -> None:
-        self.text = ""
         self._answer = answer
-        self._on_text = on_text
-        if isinstance(on_text, FollowsCopies):
-            on_text.follow(self)
-
-    def __call__(self, text: str) -> None:
-        """More of the answer has come."""
-        self.text += text
-        if self._on_text is not None:
-            self._on_text(text)
+        super().__init__(on_text)
 
     def pieces(self, *, ended: bool) -> Iterator[Piece]:
         """The answer so far as pieces in order; all is settled."""

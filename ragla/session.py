@@ -127,17 +127,14 @@ def open_retriever(profile: Profile, index: Path) -> Retriever:
     """The index, ready to be searched. Raises IndexUnusable, ModelUnavailable."""
     from ragla.retrieve import Retriever
 
-    reranker = open_reranker(profile)
-    if profile.retrieve.store == "faiss":
-        from ragla.retrieve.folders import why_empty
+    settings, reranker = profile.retrieve, open_reranker(profile)
+    if settings.store == "milvus":
+        return Retriever.on_milvus(settings, open_embedder(profile), reranker, settings.rerank_depth)
+    from ragla.retrieve.folders import why_empty
 
-        if (empty := why_empty(index)) is not None:  # said before a model is loaded for it
-            raise empty
-    if profile.retrieve.store == "milvus":
-        return Retriever.on_milvus(
-            profile.retrieve, open_embedder(profile), reranker, profile.retrieve.rerank_depth
-        )
-    return Retriever.open(index, open_embedder(profile), reranker, profile.retrieve.rerank_depth)
+    if (empty := why_empty(index)) is not None:  # said before a model is loaded for it
+        raise empty
+    return Retriever.open(index, open_embedder(profile), reranker, settings.rerank_depth)
 
 
 def open_reranker(profile: Profile) -> CrossEncoderReranker | None:

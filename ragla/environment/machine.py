@@ -14,6 +14,7 @@ from ragla.environment.models import ready_folder
 from ragla.environment.weights import bytes_needed
 from ragla.memory import free_mebibytes, swap_mebibytes, total_mebibytes
 from ragla.models import cache_folder, registry
+from ragla.render import gigabytes
 
 MIB = 2**20
 BESIDE = 0.4e9  # bytes that Python, torch and the embedder take beside the model
@@ -62,7 +63,9 @@ def gpu(at: Surroundings) -> Iterator[Finding]:
         if error := card.get("error"):
             yield Finding("gpu", "wrong", f"{name} cannot be used: {error}", CPU_AGAIN)
         else:
-            yield Finding("gpu", "ok", f"{name}, {_gb(card['free'])} free of {_gb(card['total'])}")
+            yield Finding(
+                "gpu", "ok", f"{name}, {gigabytes(card['free'])} free of {gigabytes(card['total'])}"
+            )
     if cards or facts["mps"]:
         if facts["mps"]:
             yield Finding("gpu", "ok", "mps")
@@ -81,9 +84,9 @@ def gpu(at: Surroundings) -> Iterator[Finding]:
 def memory(at: Surroundings) -> Iterator[Finding]:
     """What is free, and what the profile's model will take of it."""
     free, total, swap = free_mebibytes() * MIB, total_mebibytes(), swap_mebibytes()
-    said = f"{_gb(free)} free"
-    said += f" of {_gb(total * MIB)}" if total is not None else ""
-    said += f", swap {_gb(swap * MIB)}" if swap is not None else ""
+    said = f"{gigabytes(free)} free"
+    said += f" of {gigabytes(total * MIB)}" if total is not None else ""
+    said += f", swap {gigabytes(swap * MIB)}" if swap is not None else ""
     decode = at.profile.decode
     folder = ready_folder(at.model) if at.model is not None else None
     needed = bytes_needed(folder, decode, at.loaded) if folder is not None else None
@@ -91,7 +94,7 @@ def memory(at: Surroundings) -> Iterator[Finding]:
         yield Finding("memory", "ok", said)
         return
     needed += BESIDE
-    said += f"; {decode.model} takes about {_gb(needed)}"
+    said += f"; {decode.model} takes about {gigabytes(needed)}"
     mend = "a smaller model: ragla models list"
     if decode.dtype in ("auto", "float32") and decode.device in ("auto", "cpu"):
         mend = f"-s decode.dtype=int8, or {mend}"
@@ -117,11 +120,11 @@ def disk(at: Surroundings) -> Iterator[Finding]:
 def _room(name: str, folder: Path, needed: int, elsewhere: str) -> Iterator[Finding]:
     there = next(place for place in (folder, *folder.absolute().parents) if place.is_dir())
     free = shutil.disk_usage(there).free
-    said = f"{folder}, {_gb(free)} free"
+    said = f"{folder}, {gigabytes(free)} free"
     if free < NEXT_TO_NOTHING:
         yield Finding(name, "wrong", f"{said}: nothing can be kept", f"make room, or elsewhere: {elsewhere}")
         return
-    more = f"the models to be pulled take {_gb(needed)} and, while they come, more"
+    more = f"the models to be pulled take {gigabytes(needed)} and, while they come, more"
     yield from judged(
         name,
         said,
@@ -129,7 +132,3 @@ def _room(name: str, folder: Path, needed: int, elsewhere: str) -> Iterator[Find
         (needed > 0 and free < 2 * needed, more, f"make room, or elsewhere: {elsewhere}"),
         (free < LITTLE, "that is little", f"make room, or elsewhere: {elsewhere}"),
     )
-
-
-def _gb(size: float) -> str:
-    return f"{size / 1e9:.1f} GB"

@@ -81,16 +81,6 @@ def match_expression(query_tokens: Sequence[str]) -> str:
     return " OR ".join(quoted(token) for token in dict.fromkeys(query_tokens))
 
 
-def word_weights(
-    connection: sqlite3.Connection, query_tokens: Sequence[str], known: dict[str, int] | None = None
-) -> dict[str, float]:
-    """Inverse document frequency of each distinct token, as ``weights_of`` has it.
-
-    ``known``: document frequencies counted before, which grow; questions have most of their words in common.
-    """
-    return weights_of(_total(connection), frequencies(connection, query_tokens, known))
-
-
 def frequencies(
     connection: sqlite3.Connection, query_tokens: Sequence[str], known: dict[str, int] | None = None
 ) -> dict[str, int]:

@@ -11,11 +11,12 @@ from ragla.retrieve.lexical import (
     TOKENIZE,
     best_matches,
     coverage,
+    frequencies,
     indexed_text,
     query_tokens,
     telling,
     tokens,
-    word_weights,
+    weights_of,
 )
 
 
@@ -37,6 +38,14 @@ TEXTS = (
 )
 
 
+def weighed(
+    connection: sqlite3.Connection, words: list[str], known: dict[str, int] | None = None
+) -> dict[str, float]:
+    """The weights of words among all passages, as a search weighs them."""
+    total = connection.execute("SELECT count(*) FROM chunks").fetchone()[0]
+    return weights_of(total, frequencies(connection, words, known))
+
+
 @pytest.mark.parametrize(
     ("query", "best"),
     [
@@ -53,7 +62,7 @@ def test_words_of_both_languages_are_found(query: str, best: int) -> None:
 @settings(deadline=None)
 def test_no_question_is_a_syntax_error(query: str) -> None:
     connection = database(*TEXTS)
-    weights = word_weights(connection, query_tokens(query))
+    weights = weighed(connection, query_tokens(query))
     best_matches(connection, list(weights), 5)
     assert all(0 <= share <= 1 + 1e-9 for share in coverage(connection, weights, [1, 2]).values())
 
@@ -64,8 +73,8 @@ def test_cjk_runs_become_pairs() -> None:
 
 def test_coverage_counts_words_nobody_has() -> None:
     connection = database("trains run daily", "boats")
-    assert coverage(connection, word_weights(connection, ["trains", "tungsten"]), [1])[1] < 0.5
-    assert coverage(connection, word_weights(connection, ["trains", "daily"]), [1])[1] == pytest.approx(1)
+    assert coverage(connection, weighed(connection, ["trains", "tungsten"]), [1])[1] < 0.5
+    assert coverage(connection, weighed(connection, ["trains", "daily"]), [1])[1] == pytest.approx(1)
 
 
 def test_chinese_question_words_do_not_count() -> None:
@@ -82,7 +91,7 @@ def test_only_the_passages_allowed_are_matched() -> None:
 
 def test_words_that_stand_everywhere_are_left_out_of_a_large_index_only() -> None:
     connection = database("the otter", "the heron")
-    weights = word_weights(connection, ["the", "otter"])
+    weights = weighed(connection, ["the", "otter"])
     assert telling(9_999, weights) == ["the", "otter"]
     everywhere = {"the": 0.01, "otter": 9.0}
     assert telling(10_000, everywhere) == ["otter"]
@@ -109,7 +118,7 @@ def test_a_large_index_covers_as_a_small_one_does(passages: int) -> None:
 def test_counts_that_are_known_are_not_counted_again() -> None:
     connection = database("the otter", "the heron")
     known = {"otter": 2}
-    weights = word_weights(connection, ["the", "otter"], known)
+    weights = weighed(connection, ["the", "otter"], known)
     assert known == {"otter": 2, "the": 2}
     assert weights["otter"] == weights["the"]
 
