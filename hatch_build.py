@@ -47,7 +47,7 @@ MODULES = (
     Module(
         Path("ragla", "decode", "backend"),
         "_kernels",
-        ("_kernels.c", "_run.c", "_threads.c", "_avx2.c", "_portable.c"),
+        ("_kernels.c", "_run.c", "_threads.c", "_amx.c", "_avx512.c", "_avx2.c", "_portable.c"),
         "-O3",
         "the compiled kernels were not built; torch's slower ones run",
     ),

@@ -35,33 +35,31 @@ static void look(const uint8_t *visible, ptrdiff_t n_keys, Seen *seen) {
     }
 }
 
-#define ROW_CASES(one, two, more)                                                                             \
-    switch (n_rows) {                                                                                         \
-        one(1) two(2) more(3) more(4) more(5) more(6)                                                          \
+/* The same sums for one row and eight columns. */
+OWN void half_tile(const float *a, const float *b, ptrdiff_t step, ptrdiff_t depth, float *out, int mode) {
+    Lanes sum = mode == CONTINUE ? load(out) : zero();
+    for (ptrdiff_t k = 0; k < depth; k++) {
+        sum = multiply_add(all(a[k]), load(b + k * step), sum);
     }
+    store(out, sum);
+}
 
 /* out[r] (+)= Σ_k a[r][k] · b[k] over `columns`, a multiple of eight. */
-OWN void any_rows(const float *const *a, const float *b, ptrdiff_t step, ptrdiff_t depth, float *const *out,
-                  ptrdiff_t columns, int mode, int n_rows) {
-    float *to[TILE];
+OWN void any_rows(const float *a, ptrdiff_t a_row, const float *b, ptrdiff_t step, ptrdiff_t depth, float *out,
+                  ptrdiff_t out_row, ptrdiff_t columns, int mode, int n_rows) {
     ptrdiff_t at = 0;
-#define TILES(rows, vectors)                                                                                  \
-    for (; at + (vectors) * LANES <= columns; at += (vectors) * LANES) {                                      \
-        for (int r = 0; r < (rows); r++) {                                                                    \
-            to[r] = out[r] + at;                                                                              \
-        }                                                                                                     \
-        float_tile(a, (const char *)(b + at), FLOAT32, step, PANEL, NOTHING_AHEAD, depth, to, mode, rows, vectors);          \
+#define COLUMNS(rows, vectors)                                                                                \
+    for (; (vectors) <= VECTORS_AT_ONCE(rows) && at + (vectors) * WIDE <= columns; at += (vectors) * WIDE) {  \
+        float_tile(a, a_row, (const char *)(b + at), FLOAT32, step, PANEL, (Ahead){NULL, 0}, depth, out + at,    \
+                   out_row, mode, rows, vectors);                                                             \
     }
-#define WIDE(rows)                                                                                            \
+#define ROWS(rows)                                                                                            \
     case rows:                                                                                                \
-        TILES(rows, 8) TILES(rows, 2) TILES(rows, 1) break;
-#define MIDDLE(rows)                                                                                          \
-    case rows:                                                                                                \
-        TILES(rows, 4) TILES(rows, 1) break;
-#define NARROW(rows)                                                                                          \
-    case rows:                                                                                                \
-        TILES(rows, 2) TILES(rows, 1) break;
-    ROW_CASES(WIDE, MIDDLE, NARROW)
+        COLUMNS(rows, 8) COLUMNS(rows, 4) COLUMNS(rows, 2) COLUMNS(rows, 1) break;
+    switch (n_rows) { TILE_ROWS(ROWS) }
+    for (int r = 0; at < columns && r < n_rows; r++) { /* half a wide vector */
+        half_tile(a + r * a_row, b + at, step, depth, out + r * out_row + at, mode);
+    }
 }
 
 /* Ask for rows of keys or values before they are needed. */
@@ -105,17 +103,14 @@ OWN void score(const Attention *attention, const float *keys, const float *query
         turn_keys(attention, keys, key, turned);
         fetch_rows(keys, attention->key_row, width, key + KEY_TILE, smaller_of(key + 2 * KEY_TILE, last));
         for (ptrdiff_t tile = 0; tile < tiles; tile++) {
-            const float *a[TILE];
-            float *to[TILE];
             ptrdiff_t first = tile_start(n_rows, tiles, tile);
             int rows = (int)(tile_start(n_rows, tiles, tile + 1) - first), wanted = 0;
             for (int r = 0; r < rows; r++) {
-                a[r] = query + (first + r) * width;
-                to[r] = scores + (first + r) * scores_row + key;
                 wanted |= seen[first + r]->last > key && seen[first + r]->start < key + KEY_TILE;
             }
             if (wanted) {
-                any_rows(a, turned, KEY_TILE, width, to, KEY_TILE, REPLACE, rows);
+                any_rows(query + first * width, width, turned, KEY_TILE, width, scores + first * scores_row + key,
+                         scores_row, KEY_TILE, REPLACE, rows);
             }
         }
     }
@@ -155,8 +150,7 @@ OWN float share(const Seen *seen, float softcap, float *scores) {
 OWN void mix_run(const Attention *attention, const float *values, const float *shares, ptrdiff_t start,
                  ptrdiff_t end, float *mixed) {
     if (start < end) {
-        const float *a = shares + start;
-        any_rows(&a, values + start * attention->value_row, attention->value_row, end - start, &mixed,
+        any_rows(shares + start, 0, values + start * attention->value_row, attention->value_row, end - start, mixed, 0,
                  attention->value_width, CONTINUE, 1);
     }
 }
@@ -164,27 +158,23 @@ OWN void mix_run(const Attention *attention, const float *values, const float *s
 /* A block of places for one tile of rows: what all see together, what a row sees before and behind alone. */
 OWN void mix_block(const Attention *attention, const float *values, const Seen *const *seen, float *shares,
                    ptrdiff_t shares_row, ptrdiff_t start, ptrdiff_t end, float *mixed, int n_rows) {
-    const float *a[TILE];
-    float *to[TILE];
-    ptrdiff_t common = start, common_end = end;
+    ptrdiff_t common = start, common_end = end, width = attention->value_width;
     for (int r = 0; r < n_rows; r++) {
         common = larger_of(common, seen[r]->start);
         common_end = smaller_of(common_end, seen[r]->end);
     }
     common_end = larger_of(common, common_end);
     for (int r = 0; r < n_rows; r++) {
-        const float *row = shares + r * shares_row;
-        to[r] = mixed + r * attention->value_width;
-        a[r] = row + common;
-        mix_run(attention, values, row, larger_of(start, seen[r]->start), smaller_of(smaller_of(end, seen[r]->end), common), to[r]);
+        mix_run(attention, values, shares + r * shares_row, larger_of(start, seen[r]->start),
+                smaller_of(smaller_of(end, seen[r]->end), common), mixed + r * width);
     }
     if (common < common_end) {
-        any_rows(a, values + common * attention->value_row, attention->value_row, common_end - common, to,
-                 attention->value_width, CONTINUE, n_rows);
+        any_rows(shares + common, shares_row, values + common * attention->value_row, attention->value_row,
+                 common_end - common, mixed, width, width, CONTINUE, n_rows);
     }
     for (int r = 0; r < n_rows; r++) {
         mix_run(attention, values, shares + r * shares_row, larger_of(common_end, seen[r]->start),
-                smaller_of(end, seen[r]->end), to[r]);
+                smaller_of(end, seen[r]->end), mixed + r * width);
     }
 }
 
@@ -192,9 +182,8 @@ OWN void mix_block(const Attention *attention, const float *values, const Seen *
 OWN void mix_more(const Attention *attention, const float *values, const Seen *seen, const float *shares,
                   float *mixed) {
     for (ptrdiff_t i = 0; i < seen->n_more; i++) {
-        const float *a = shares + seen->end + i;
-        any_rows(&a, values + seen->more[i] * attention->value_row, attention->value_row, 1, &mixed,
-                 attention->value_width, CONTINUE, 1);
+        any_rows(shares + seen->end + i, 0, values + seen->more[i] * attention->value_row, attention->value_row, 1,
+                 mixed, 0, attention->value_width, CONTINUE, 1);
     }
 }
 

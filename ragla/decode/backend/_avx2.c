@@ -13,23 +13,24 @@
 #define OWN static __attribute__((TARGET))
 
 #include "_lanes_avx2.h"
+#include "_wide_as_lanes.h"
 #include "_products.h"
 #include "_rows.h"
 
 #include "_attend.h"
 
-static const Kernels avx2_kernels = {"avx2",       quantise_row, linear_unit, attention_unit,
+static const Kernels kernels = {"avx2",        quantise_row, linear_unit, attention_unit,
                                        normalise_row, place_row,    gate_row};
 
-const Kernels *fast_kernels(void) {
+const Kernels *avx2_kernels(void) {
     unsigned a, b, c = 0, d;
     int half = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
     __builtin_cpu_init();
-    return half && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &avx2_kernels : NULL;
+    return half && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &kernels : NULL;
 }
 
 #else
 
-const Kernels *fast_kernels(void) { return NULL; }
+const Kernels *avx2_kernels(void) { return NULL; }
 
 #endif

@@ -219,7 +219,19 @@ static PyObject *layers(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
 
 /* ---- Module --------------------------------------------------------------------------------------- */
 
-PyDoc_STRVAR(use_doc, "use(name)\n\nTake the kernels \"portable\" or the processor's own, \"\"; returns their name.");
+/* The kernels of that name, or the fastest; none are an error for nobody: plain C is everywhere. */
+static const Kernels *kernels_named(const char *name) {
+    const Kernels *known[] = {amx_kernels(), avx512_kernels(), avx2_kernels(), &portable_kernels};
+    for (int i = 0; i < 4; i++) {
+        if (known[i] != NULL && (*name == '\0' || strcmp(name, known[i]->name) == 0)) {
+            return known[i];
+        }
+    }
+    return NULL;
+}
+
+PyDoc_STRVAR(use_doc, "use(name)\n\nTake the kernels \"portable\", \"avx2\", \"avx512\" or \"amx\", or the fastest, \"\";\n"
+                      "returns their name, or None where this processor has not got them.");
 
 static PyObject *use(PyObject *module, PyObject *name) {
     (void)module;
@@ -227,8 +239,11 @@ static PyObject *use(PyObject *module, PyObject *name) {
     if (text == NULL) {
         return NULL;
     }
-    const Kernels *fast = fast_kernels();
-    kernels = strcmp(text, "portable") == 0 || fast == NULL ? &portable_kernels : fast;
+    const Kernels *found = kernels_named(text);
+    if (found == NULL) {
+        Py_RETURN_NONE;
+    }
+    kernels = found;
     return PyUnicode_FromString(kernels->name);
 }
 
@@ -251,7 +266,6 @@ static struct PyModuleDef definition = {
 };
 
 PyMODINIT_FUNC PyInit__kernels(void) {
-    const Kernels *fast = fast_kernels();
-    kernels = fast == NULL ? &portable_kernels : fast;
+    kernels = kernels_named("");
     return PyModule_Create(&definition);
 }

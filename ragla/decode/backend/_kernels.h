@@ -15,28 +15,31 @@
 #define INLINE static inline
 #endif
 
-/* Bring a line that will be read soon from memory to the second-level cache. */
+/* Bring a line to the nearest cache, or to the next one, which may wait for more lines at a time. */
 #if defined(__GNUC__) || defined(__clang__)
 #define FETCH(address) __builtin_prefetch(address, 0, 3)
+#define FETCH_FAR(address) __builtin_prefetch(address, 0, 2)
 #else
 #define FETCH(address) ((void)(address))
+#define FETCH_FAR(address) ((void)(address))
 #endif
 
 /* Loops over the registers of a tile; one that is left a loop keeps them in memory. */
 #if defined(__clang__)
 #define UNROLLED _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
-#define UNROLLED _Pragma("GCC unroll 8")
+#define UNROLLED _Pragma("GCC unroll 12")
 #else
 #define UNROLLED
 #endif
 
 enum {
     LANES = 8,         /* floats of a vector */
+    LINE = 64,         /* bytes of a cache line */
+    TILE_ROWS = 16,    /* rows that a tile register reads, so many there have to be */
     PANEL = 16,        /* outputs whose weights lie side by side */
     GROUP = 64,        /* outputs of four panels, the unit of work; weights are padded to it */
     BLOCK = 256,       /* inputs that are summed before they are added to a total */
-    TILE = 6,          /* rows of the largest register tile */
     LINEAR_ROWS = 96,  /* rows of a unit of work in a product */
     FOLDED_ROWS = 36,  /* query rows of a unit of work in attention */
     KEY_TILE = 32,     /* keys that are transposed at a time */
@@ -51,7 +54,7 @@ typedef enum { FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2, INTEGER8 = 3 } Format;
 typedef struct {
     const float *x;
     ptrdiff_t x_row;
-    const int16_t *levels; /* x in 16 bit, [rows, even inputs], with a scale for each row */
+    const int16_t *levels; /* x in 16 bit, levels_row(inputs) a row, with a scale for each row */
     const float *x_scales;
     const char *weights;
     const float *scales;
@@ -60,6 +63,7 @@ typedef struct {
     float *out;          /* [rows, outputs]; may be the addend */
     ptrdiff_t rows, inputs, outputs;
     Format format;
+    int threads; /* that share it, so likely as many groups lie between two units of one thread */
 } Linear;
 
 /* Attention of rows [rows, heads, width] over keys and values [groups, n_keys, width]; the query heads of a
@@ -120,8 +124,20 @@ typedef struct {
     void (*gate_row)(const float *gates, ptrdiff_t n, float *out);
 } Kernels;
 
+/* NULL where this processor or this compiler has none. */
 extern const Kernels portable_kernels;
-const Kernels *fast_kernels(void); /* NULL where this processor has none */
+const Kernels *avx2_kernels(void);
+const Kernels *avx512_kernels(void);
+const Kernels *amx_kernels(void);
+
+/* Room for a row's levels: whole lines of them, and of their halves. */
+INLINE ptrdiff_t levels_row(ptrdiff_t inputs) { return (inputs + LINE - 1) / LINE * LINE; }
+
+/* Where a thread is likely to read on after a group, given the bytes of one. */
+INLINE const char *weights_after(const Linear *linear, ptrdiff_t group, ptrdiff_t bytes) {
+    ptrdiff_t next = group + linear->threads, groups = (linear->outputs + GROUP - 1) / GROUP;
+    return linear->weights + (next < groups ? next : group) * bytes;
+}
 
 /* Room for a row's scores: whole tiles of keys, and a vector more. */
 INLINE ptrdiff_t scores_row(const Attention *attention) {

@@ -9,6 +9,7 @@
 #define OWN static
 
 #include "_lanes_portable.h"
+#include "_wide_as_lanes.h"
 #include "_products.h"
 #include "_rows.h"
 

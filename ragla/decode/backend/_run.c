@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LINE = 64 }; /* bytes of a cache line */
 enum { FEW = 1 << 16 }; /* multiply-adds or numbers that are not worth waking a thread for */
 
 /* ---- Products ------------------------------------------------------------------------------------- */
@@ -18,14 +17,15 @@ typedef struct {
     int16_t *levels;
 } Product;
 
-static ptrdiff_t even(ptrdiff_t inputs) { return (inputs + 1) / 2 * 2; }
+/* The first whole line of a room that has one more than is needed. */
+static void *whole_lines(void *room) { return (char *)room + (LINE - (uintptr_t)room % LINE); }
 
 static void quantise_unit(void *context, ptrdiff_t unit, int thread) {
     const Product *product = context;
     const Linear *linear = product->linear;
     (void)thread;
     product->kernels->quantise_row(linear->x + unit * linear->x_row, linear->inputs,
-                                   product->levels + unit * even(linear->inputs), product->x_scales + unit);
+                                   product->levels + unit * levels_row(linear->inputs), product->x_scales + unit);
 }
 
 static void product_unit(void *context, ptrdiff_t unit, int thread) {
@@ -38,21 +38,23 @@ static void product_unit(void *context, ptrdiff_t unit, int thread) {
 
 int run_linear(const Kernels *kernels, Linear *linear, int threads) {
     Product product = {kernels, linear, (linear->rows + LINEAR_ROWS - 1) / LINEAR_ROWS, NULL, NULL};
+    void *room = NULL;
     if (linear->format == INTEGER8) {
-        size_t levels = (size_t)(linear->rows * even(linear->inputs)) * sizeof(int16_t);
-        product.x_scales = malloc((size_t)linear->rows * sizeof(float) + levels);
-        if (product.x_scales == NULL) {
+        size_t rows = (size_t)((linear->rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS);
+        room = malloc(rows * ((size_t)levels_row(linear->inputs) * sizeof(int16_t) + sizeof(float)) + LINE);
+        if (room == NULL) {
             return 0;
         }
-        product.levels = (int16_t *)(void *)(product.x_scales + linear->rows);
+        product.levels = whole_lines(room);
+        product.x_scales = (float *)(void *)(product.levels + (ptrdiff_t)rows * levels_row(linear->inputs));
         linear->x_scales = product.x_scales;
         linear->levels = product.levels;
         share_out(quantise_unit, &product, linear->rows, linear->rows * linear->inputs < FEW ? 1 : threads);
     }
     ptrdiff_t groups = (linear->outputs + GROUP - 1) / GROUP;
-    int few = linear->rows * linear->inputs * linear->outputs < FEW;
-    share_out(product_unit, &product, groups * product.row_blocks, few ? 1 : threads);
-    free(product.x_scales);
+    linear->threads = linear->rows * linear->inputs * linear->outputs < FEW ? 1 : threads;
+    share_out(product_unit, &product, groups * product.row_blocks, linear->threads);
+    free(room);
     return 1;
 }
 
@@ -95,7 +97,7 @@ int run_attention(const Kernels *kernels, Attention *attention, int threads) {
     if (room == NULL) {
         return 0;
     }
-    task.scratch = (char *)room + (LINE - (uintptr_t)room % LINE); /* vectors that do not straddle lines */
+    task.scratch = whole_lines(room);
     share_out(attend_unit, &task, task.blocks * attention->groups, threads);
     free(room);
     return 1;

@@ -1,0 +1,38 @@
+/* The kernels for x86 processors with AVX-512 and its VNNI: Intel's from Ice Lake on, AMD's from Zen 4 on.
+
+   Every sum is the same chain as with AVX2, so the results are the same bits. */
+
+#include "_kernels.h"
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+
+#include <math.h>
+#include <string.h>
+
+#define TARGET target("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")
+#define FAST static inline __attribute__((always_inline, TARGET))
+#define OWN static __attribute__((TARGET))
+
+#include "_lanes_avx512.h"
+#include "_products.h"
+#include "_rows.h"
+
+#include "_attend.h"
+
+static const Kernels kernels = {"avx512",      quantise_row, linear_unit, attention_unit,
+                                normalise_row, place_row,    gate_row};
+
+const Kernels *avx512_kernels(void) {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                   __builtin_cpu_supports("avx512vnni")
+               ? &kernels
+               : NULL;
+}
+
+#else
+
+const Kernels *avx512_kernels(void) { return NULL; }
+
+#endif

@@ -1,0 +1,46 @@
+/* Vectors of sixteen floats for products, with AVX-512 and its VNNI; eight for the rest, as with AVX2. */
+
+#include "_lanes_avx2.h"
+
+enum { WIDE = 16, TILE = 12 /* rows of the largest register tile */ };
+
+typedef __m512 Wide;
+typedef __m512i WideSums;  /* 16 × int32 */
+typedef __m512i WidePairs; /* 32 × int16 */
+
+FAST Wide load_wide(const float *from) { return _mm512_loadu_ps(from); }
+FAST void store_wide(float *to, Wide a) { _mm512_storeu_ps(to, a); }
+FAST Wide wide_all(float a) { return _mm512_set1_ps(a); }
+FAST Wide wide_zero(void) { return _mm512_setzero_ps(); }
+FAST Wide wide_add(Wide a, Wide b) { return _mm512_add_ps(a, b); }
+FAST Wide wide_multiply(Wide a, Wide b) { return _mm512_mul_ps(a, b); }
+FAST Wide wide_multiply_add(Wide a, Wide b, Wide c) { return _mm512_fmadd_ps(a, b, c); }
+
+FAST Wide load_wide_half(const uint16_t *from) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)from));
+}
+FAST Wide load_wide_bfloat(const uint16_t *from) {
+    __m512i bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)from));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(bits, 16));
+}
+
+FAST WideSums no_wide_sums(void) { return _mm512_setzero_si512(); }
+FAST WidePairs load_wide_pairs(const int8_t *from) {
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const void *)from));
+}
+FAST WidePairs wide_all_pair(const int16_t *from) {
+    int32_t both;
+    memcpy(&both, from, sizeof(both));
+    return _mm512_set1_epi32(both);
+}
+FAST WideSums add_wide_products(WideSums sums, WidePairs a, WidePairs b) { return _mm512_dpwssd_epi32(sums, a, b); }
+FAST Wide wide_to_floats(WideSums sums) { return _mm512_cvtepi32_ps(sums); }
+
+/* Up to twenty-four of the thirty-two registers are sums. */
+#define PANELS_AT_ONCE(rows) ((rows) <= 6 ? 4 : 2)
+#define TILE_SHAPES(CASE)                                                                                     \
+    CASE(1, 4) CASE(2, 4) CASE(3, 4) CASE(4, 4) CASE(5, 4) CASE(6, 4) CASE(6, 2) CASE(7, 2) CASE(8, 2) CASE(9, 2) \
+    CASE(10, 2) CASE(11, 2) CASE(12, 2)
+#define VECTORS_AT_ONCE(rows) ((rows) <= 3 ? 8 : (rows) <= 6 ? 4 : 2)
+#define TILE_ROWS(CASE)                                                                                       \
+    CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)

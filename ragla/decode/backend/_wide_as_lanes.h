@@ -1,0 +1,28 @@
+/* Products in the vectors of eight that everything else is done in. */
+
+enum { WIDE = LANES, TILE = 6 /* rows of the largest register tile */ };
+
+typedef Lanes Wide;
+typedef Sums WideSums;
+typedef Pairs WidePairs;
+
+#define load_wide load
+#define store_wide store
+#define wide_all all
+#define wide_zero zero
+#define wide_add add
+#define wide_multiply multiply
+#define wide_multiply_add multiply_add
+#define load_wide_half load_half
+#define load_wide_bfloat load_bfloat
+#define no_wide_sums no_sums
+#define load_wide_pairs load_pairs
+#define wide_all_pair all_pair
+#define add_wide_products add_products
+#define wide_to_floats to_floats
+
+/* One chain waits for itself, so few rows take several panels at once. */
+#define PANELS_AT_ONCE(rows) ((rows) == 1 ? 4 : (rows) == 2 ? 2 : 1)
+#define TILE_SHAPES(CASE) CASE(1, 4) CASE(2, 2) CASE(3, 1) CASE(4, 1) CASE(5, 1) CASE(6, 1)
+#define VECTORS_AT_ONCE(rows) ((rows) == 1 ? 8 : (rows) == 2 ? 4 : 2)
+#define TILE_ROWS(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
