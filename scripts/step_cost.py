@@ -59,7 +59,7 @@ def main() -> None:
     result = {
         "model": options.model.name,
         "dtype": target.dtype,
-        "kernels": "compiled" if kernels.compiled else "none",
+        "kernels": kernels.kind(),
         "context": len(ids),
         "threads": torch.get_num_threads(),
         "rounds": options.rounds,

@@ -27,7 +27,7 @@ TORCH: dict[str, Any] = {
     "mps": False,
     "integers": True,
 }
-WHOLE = {"torch": TORCH, "faiss": {"version": "1.12"}, "kernels": {}, "core": {}}
+WHOLE = {"torch": TORCH, "faiss": {"version": "1.12"}, "kernels": {"kind": "avx2"}, "core": {}}
 
 
 @pytest.fixture

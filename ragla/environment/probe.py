@@ -138,7 +138,7 @@ def _faiss() -> Facts:
 def _built(module: str) -> Callable[[], Facts]:
     def look() -> Facts:
         if module in sys.modules:
-            return {}
+            return _kind(sys.modules[module])
         path = PACKAGE.parent.joinpath(*module.split("."))
         files = [path.with_name(path.name + suffix) for suffix in EXTENSION_SUFFIXES]
         file = next((file for file in files if file.is_file()), None)
@@ -147,10 +147,16 @@ def _built(module: str) -> Callable[[], Facts]:
         spec = spec_from_file_location(module, file)  # by itself: its package would load torch
         assert spec is not None
         assert spec.loader is not None
-        spec.loader.exec_module(module_from_spec(spec))
-        return {}
+        built = module_from_spec(spec)
+        spec.loader.exec_module(built)
+        return _kind(built)
 
     return look
+
+
+def _kind(module: Any) -> Facts:
+    """Which of several kinds a module uses on this processor, where it has several."""
+    return {"kind": module.kind()} if hasattr(module, "kind") else {}
 
 
 PARTS: Mapping[str, Callable[[], Facts]] = {

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from packaging.requirements import Requirement
 
 NOT_FOR_USERS = ("dev",)  # extras
+# of the kernels
+KINDS = {"portable": "plain C", "avx2": "AVX2", "avx512": "AVX-512", "amx": "AVX-512 and AMX"}
 ANEW = "pip install --force-reinstall --no-deps"
 
 
@@ -170,7 +172,8 @@ def _built(name: str, facts: Facts, instead: str) -> Iterator[Finding]:
     elif error := facts.get("error"):
         yield Finding(name, "note", f"cannot be loaded: {error}: {instead}", _build_anew())
     else:
-        yield Finding(name, "ok", "compiled")
+        kind = facts.get("kind")
+        yield Finding(name, "ok", f"compiled, {KINDS.get(kind, kind)}" if kind else "compiled")
 
 
 def _build_anew() -> str:
@@ -184,7 +187,8 @@ def _build_anew() -> str:
 
 def integers(at: Surroundings) -> Iterator[Finding]:
     """Whether models can be computed in 8 bit on this processor."""
-    compiled = not set(at.loaded.get("kernels", {})) and os.environ.get("RAGLA_CORE") != "python"
+    lacking = {"absent", "error"} & set(at.loaded.get("kernels", {}))
+    compiled = not lacking and os.environ.get("RAGLA_CORE") != "python"
     facts = at.loaded.get("torch", {})
     if compiled or facts.get("integers"):
         yield Finding("8-bit", "ok", f"computed by {'the kernels' if compiled else 'torch (fbgemm)'}")

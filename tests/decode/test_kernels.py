@@ -7,7 +7,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -44,11 +44,23 @@ def numbers(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.fixture(params=["portable", ""], ids=["portable", "own"])
+@pytest.fixture(params=["portable", "avx2", "avx512", "amx"])
 def variant(request: pytest.FixtureRequest) -> Iterator[str]:
     """Plain C, and what this processor has."""
-    yield kernels._kernels.use(request.param)
+    if kernels._kernels.use(request.param) is None:
+        pytest.skip(f"no {request.param} here")
+    yield request.param
     kernels._kernels.use("")
+
+
+def with_each_kind(compute: Callable[[], torch.Tensor]) -> list[torch.Tensor]:
+    """The same from all kernels of this processor that round a product and its addition together."""
+    found = []
+    for name in ("avx2", "avx512", "amx"):
+        if kernels._kernels.use(name) is not None:
+            found.append(compute())
+    kernels._kernels.use("")
+    return found
 
 
 def random_tree(nodes: int, seed: int) -> DraftTree:
@@ -194,6 +206,46 @@ def test_rows_of_a_product_stand_alone(
     wide = numbers(1, rows, inputs + 5)
     wide[0, :, 2 : inputs + 2] = x
     assert torch.equal(linear(wide[:, :, 2 : inputs + 2])[0], found)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16", "int8"])
+@few(4)
+@given(shape=SHAPES, rows=st.integers(1, 110), seed=st.integers(0, 1000))
+def test_products_are_the_same_bits_on_every_processor(
+    kind: str, shape: tuple[int, int], rows: int, seed: int
+) -> None:
+    inputs, outputs = shape
+    linear = linear_of(kind, rounded(kind, numbers(outputs, inputs, seed=seed)), None)
+    x = numbers(rows, inputs, seed=seed + 1)
+    first, *others = with_each_kind(lambda: linear(x)) or [x]
+    assert all(torch.equal(first, other) for other in others)
+
+
+@few(4)
+@given(width=WIDTHS, nodes=st.integers(1, 64), prefix=st.integers(0, 150), seed=st.integers(0, 1000))
+def test_attention_is_the_same_bits_on_every_processor(
+    width: int, nodes: int, prefix: int, seed: int
+) -> None:
+    visible = tree_rows(random_tree(nodes, seed), prefix, torch.device("cpu")).visible[None, None]
+    query = numbers(1, 6, nodes, width, seed=seed)
+    key, value = (numbers(1, 2, prefix + nodes, width, seed=seed + i) for i in (1, 2))
+    first, *others = with_each_kind(lambda: kernels.attention(query, key, value, visible, 0.2)) or [query]
+    assert all(torch.equal(first, other) for other in others)
+
+
+def test_unknown_kernels_are_none_and_change_nothing() -> None:
+    fastest = kernels._kernels.use("")
+    assert kernels._kernels.use("sse2") is None
+    assert kernels._kernels.use("") == fastest
+
+
+def test_small_weights_share_large_pages() -> None:
+    first, second = (kernels.in_large_pages(1000, torch.float16) for _ in range(2))
+    apart = second.data_ptr() - first.data_ptr()
+    assert 2000 <= apart < 2000 + 64 or apart < 0  # the second one may have begun another piece
+    assert first.data_ptr() % 64 == second.data_ptr() % 64 == 0
+    large = kernels.in_large_pages(1 << 25, torch.float16)
+    large[-1] = first[0] = second[-1] = 1.0
 
 
 def test_weights_are_narrowed_only_where_nothing_is_lost() -> None:

@@ -28,7 +28,8 @@
 enum {
     TILE_BYTES = 64,             /* of a row */
     STEPS = BLOCK / TILE_BYTES,  /* tiles along a block of inputs */
-    AHEAD = 4096,
+    AHEAD = 8192,               /* bytes of weights that are asked for before they are needed */
+    HAS_TILES = 3 << 24,         /* AMX-TILE and AMX-INT8, of EDX */
     ASK_FOR_PERMISSION = 0x1023, /* ARCH_REQ_XCOMP_PERM */
     TILE_DATA = 18               /* XFEATURE_XTILEDATA */
 };
@@ -53,86 +54,104 @@ OWN void shape_tiles(int rows) {
 }
 
 /* Four inputs side by side where two were: the layout of a tile of weights. */
-OWN void turn_weights(const int8_t *from, ptrdiff_t pairs, int8_t *quads) {
+OWN void turn_weights(const int8_t *from, ptrdiff_t pairs, const char *ahead, int8_t *quads) {
     const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
                                            21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     for (ptrdiff_t row = 0; row < TILE_ROWS; row++) {
-        ptrdiff_t left = pairs - 2 * row; /* 32 bytes a pair */
+        ptrdiff_t left = pairs - 2 * row; /* of 32 bytes */
         __mmask32 there = left >= 2 ? 0xffffffffu : left == 1 ? 0xffffu : 0;
-        FETCH(from + row * TILE_BYTES + AHEAD);
+        FETCH_FAR(ahead + row * TILE_BYTES);
         __m512i both = _mm512_maskz_loadu_epi16(there, from + row * TILE_BYTES);
         _mm512_store_si512(quads + row * TILE_BYTES, _mm512_permutexvar_epi16(order, both));
     }
 }
 
-/* sums (+)= scales · (256 · high + low) */
-OWN void add_sums(const int32_t *high, const int32_t *low, const float *scales, ptrdiff_t n_rows, int is_first, float *sums) {
-    const __m512 by = _mm512_loadu_ps(scales);
-    for (ptrdiff_t r = 0; r < n_rows; r++, sums += GROUP) {
-        __m512i sum = _mm512_add_epi32(_mm512_slli_epi32(_mm512_load_si512(high + r * PANEL), 8),
-                                       _mm512_load_si512(low + r * PANEL));
-        __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), by);
-        _mm512_storeu_ps(sums, is_first ? scaled : _mm512_add_ps(_mm512_loadu_ps(sums), scaled));
+/* A block of inputs of both panels, turned. */
+typedef struct {
+    _Alignas(TILE_BYTES) int8_t tiles[2][STEPS][TILE_ROWS * TILE_BYTES];
+} Quads;
+
+OWN void turn_block(const Linear *linear, ptrdiff_t group, ptrdiff_t block, ptrdiff_t depth, Quads *quads) {
+    ptrdiff_t unit = GROUP * ((linear->inputs + 1) / 2 * 2), at = block * BLOCK * GROUP;
+    const char *weights = linear->weights + group * unit, *next_unit = weights_after(linear, group, unit);
+    for (int panel = 0; panel < 2; panel++) {
+        for (ptrdiff_t start = 0; start < depth; start += TILE_BYTES) {
+            ptrdiff_t from = at + (panel * depth + start) * PANEL, ahead = from + AHEAD;
+            turn_weights((const int8_t *)weights + from, (depth - start) / 2,
+                         ahead < unit ? weights + ahead : next_unit + (ahead - unit),
+                         quads->tiles[panel][start / TILE_BYTES]);
+        }
     }
 }
 
-OWN void integer_unit(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row, ptrdiff_t n_rows,
-                      float (*sums)[GROUP]) {
-    _Alignas(TILE_BYTES) int8_t quads[2][STEPS][TILE_ROWS * TILE_BYTES];
-    _Alignas(TILE_BYTES) int32_t found[4][TILE_ROWS * PANEL];
+/* A tile of rows with such a block: their sums of high and low bytes with the one panel, then with the other. */
+OWN void multiply_tiles(const int8_t *high, const int8_t *low, ptrdiff_t row, const Quads *quads, ptrdiff_t steps,
+                        int32_t (*sums)[TILE_ROWS * PANEL]) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (ptrdiff_t step = 0; step < steps; step++) {
+        _tile_loadd(4, high + step * TILE_BYTES, row);
+        _tile_loadd(5, low + step * TILE_BYTES, row);
+        _tile_loadd(6, quads->tiles[0][step], TILE_BYTES);
+        _tile_loadd(7, quads->tiles[1][step], TILE_BYTES);
+        _tile_dpbssd(0, 4, 6);
+        _tile_dpbusd(1, 5, 6);
+        _tile_dpbssd(2, 4, 7);
+        _tile_dpbusd(3, 5, 7);
+    }
+    _tile_stored(0, sums[0], TILE_BYTES);
+    _tile_stored(1, sums[1], TILE_BYTES);
+    _tile_stored(2, sums[2], TILE_BYTES);
+    _tile_stored(3, sums[3], TILE_BYTES);
+}
+
+/* out (+)= scales · (256 · high + low) */
+OWN void add_sums(int32_t (*sums)[TILE_ROWS * PANEL], const float *scales, ptrdiff_t n_rows, int is_first,
+                  float (*out)[GROUP]) {
+    for (ptrdiff_t panel = 0; panel < 2; panel++) {
+        const int32_t *high = sums[2 * panel], *low = sums[2 * panel + 1];
+        const __m512 by = _mm512_loadu_ps(scales + panel * PANEL);
+        for (ptrdiff_t r = 0; r < n_rows; r++) {
+            float *to = out[r] + panel * PANEL;
+            __m512i sum = _mm512_add_epi32(_mm512_slli_epi32(_mm512_load_si512(high + r * PANEL), 8),
+                                           _mm512_load_si512(low + r * PANEL));
+            __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), by);
+            _mm512_storeu_ps(to, is_first ? scaled : _mm512_add_ps(_mm512_loadu_ps(to), scaled));
+        }
+    }
+}
+
+OWN void integer_unit(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row, ptrdiff_t n_rows) {
+    Quads quads;
+    _Alignas(TILE_BYTES) int32_t sums[4][TILE_ROWS * PANEL];
+    float out[LINEAR_ROWS][GROUP];
     ptrdiff_t depths = (linear->inputs + 1) / 2 * 2, blocks = (linear->inputs + BLOCK - 1) / BLOCK;
     ptrdiff_t plane = levels_row(linear->inputs), row = 2 * plane; /* bytes */
-    const int8_t *weights = (const int8_t *)linear->weights + group * GROUP * depths;
     const int8_t *levels = (const int8_t *)linear->levels + first_row * row;
-    int rows = n_rows < TILE_ROWS ? (int)n_rows : TILE_ROWS; /* there is room for whole tiles behind the last row */
-    shape_tiles(rows);
+    shape_tiles(n_rows < TILE_ROWS ? (int)n_rows : TILE_ROWS); /* behind the last row is room for a whole tile */
     for (ptrdiff_t block = 0; block < blocks; block++) {
         ptrdiff_t left = depths - block * BLOCK, depth = left < BLOCK ? left : BLOCK;
-        ptrdiff_t steps = (depth + TILE_BYTES - 1) / TILE_BYTES;
         const float *scales = linear->scales + (group * blocks + block) * GROUP;
-        for (ptrdiff_t column = 0; column < GROUP; column += 2 * PANEL, weights += 2 * PANEL * depth) {
-            for (ptrdiff_t start = 0; start < n_rows; start += TILE_ROWS) {
-                const int8_t *high = levels + start * row + block * BLOCK, *low = high + plane;
-                _tile_zero(0);
-                _tile_zero(1);
-                _tile_zero(2);
-                _tile_zero(3);
-                for (ptrdiff_t step = 0; step < steps; step++) {
-                    if (start == 0) {
-                        ptrdiff_t pairs = (depth - step * TILE_BYTES) / 2;
-                        turn_weights(weights + step * TILE_BYTES * PANEL, pairs, quads[0][step]);
-                        turn_weights(weights + (depth + step * TILE_BYTES) * PANEL, pairs, quads[1][step]);
-                    }
-                    _tile_loadd(4, high + step * TILE_BYTES, row);
-                    _tile_loadd(5, low + step * TILE_BYTES, row);
-                    _tile_loadd(6, quads[0][step], TILE_BYTES);
-                    _tile_loadd(7, quads[1][step], TILE_BYTES);
-                    _tile_dpbssd(0, 4, 6);
-                    _tile_dpbusd(1, 5, 6);
-                    _tile_dpbssd(2, 4, 7);
-                    _tile_dpbusd(3, 5, 7);
-                }
-                _tile_stored(0, found[0], TILE_BYTES);
-                _tile_stored(1, found[1], TILE_BYTES);
-                _tile_stored(2, found[2], TILE_BYTES);
-                _tile_stored(3, found[3], TILE_BYTES);
-                ptrdiff_t end = n_rows - start < TILE_ROWS ? n_rows - start : TILE_ROWS;
-                add_sums(found[0], found[1], scales + column, end, block == 0, &sums[start][column]);
-                add_sums(found[2], found[3], scales + column + PANEL, end, block == 0, &sums[start][column + PANEL]);
-            }
+        turn_block(linear, group, block, depth, &quads);
+        for (ptrdiff_t start = 0; start < n_rows; start += TILE_ROWS) {
+            const int8_t *high = levels + start * row + block * BLOCK;
+            ptrdiff_t rows = n_rows - start < TILE_ROWS ? n_rows - start : TILE_ROWS;
+            multiply_tiles(high, high + plane, row, &quads, (depth + TILE_BYTES - 1) / TILE_BYTES, sums);
+            add_sums(sums, scales, rows, block == 0, out + start);
         }
     }
     _tile_release();
+    finish_rows(linear, group, first_row, n_rows, out);
 }
 
 OWN void linear_unit(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row, ptrdiff_t n_rows) {
-    if (linear->format != INTEGER8) {
+    if (linear->format == INTEGER8) {
+        integer_unit(linear, group, first_row, n_rows);
+    } else {
         avx512_kernels()->linear_unit(linear, group, first_row, n_rows);
-        return;
     }
-    float sums[LINEAR_ROWS][GROUP];
-    integer_unit(linear, group, first_row, n_rows, sums);
-    finish_rows(linear, group, first_row, n_rows, sums);
 }
 
 /* Levels as two planes of bytes, the high ones first, zeros behind the last input. */
@@ -152,17 +171,19 @@ OWN void quantise_row(const float *x, ptrdiff_t inputs, int16_t *levels, float *
     *scale = largest / LEVELS;
 }
 
+/* NULL also where the system refuses tiles: an old one, or a signal stack that has no room for them. */
 const Kernels *amx_kernels(void) {
     static Kernels kernels;
     unsigned a, b, c, d = 0;
     const Kernels *others = avx512_kernels();
-    int has_tiles = others != NULL && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & bit_AMX_TILE) && (d & bit_AMX_INT8);
+    int has_tiles = others != NULL && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & HAS_TILES) == HAS_TILES;
     if (!has_tiles || syscall(SYS_arch_prctl, ASK_FOR_PERMISSION, TILE_DATA) != 0) {
         return NULL;
     }
     kernels = *others;
     kernels.name = "amx";
     kernels.quantise_row = quantise_row;
+    kernels.keeps_levels = 1;
     kernels.linear_unit = linear_unit;
     return &kernels;
 }

@@ -5,6 +5,8 @@
    eight lanes that take the seen keys in turn, and the mix of values is a chain over the seen keys. None of
    these depends on where the keys lie or who else asks. */
 
+static const Ahead nothing_ahead = {NULL, 0};
+
 INLINE ptrdiff_t smaller_of(ptrdiff_t a, ptrdiff_t b) { return a < b ? a : b; }
 INLINE ptrdiff_t larger_of(ptrdiff_t a, ptrdiff_t b) { return a > b ? a : b; }
 
@@ -45,29 +47,21 @@ OWN void half_tile(const float *a, const float *b, ptrdiff_t step, ptrdiff_t dep
 }
 
 /* out[r] (+)= Σ_k a[r][k] · b[k] over `columns`, a multiple of eight. */
-OWN void any_rows(const float *a, ptrdiff_t a_row, const float *b, ptrdiff_t step, ptrdiff_t depth, float *out,
-                  ptrdiff_t out_row, ptrdiff_t columns, int mode, int n_rows) {
+OWN void any_rows(const float *a, ptrdiff_t a_row, const float *b, ptrdiff_t step, Ahead ahead, ptrdiff_t depth,
+                  float *out, ptrdiff_t out_row, ptrdiff_t columns, int mode, int n_rows) {
     ptrdiff_t at = 0;
 #define COLUMNS(rows, vectors)                                                                                \
     for (; (vectors) <= VECTORS_AT_ONCE(rows) && at + (vectors) * WIDE <= columns; at += (vectors) * WIDE) {  \
-        float_tile(a, a_row, (const char *)(b + at), FLOAT32, step, PANEL, (Ahead){NULL, 0}, depth, out + at,    \
-                   out_row, mode, rows, vectors);                                                             \
+        float_tile(a, 1, a_row, (const char *)(b + at), FLOAT32, step, PANEL, ahead, depth, out + at, out_row, mode,  \
+                   rows, vectors);                                                                            \
+        ahead.from += (vectors) * WIDE * sizeof(float);                                                       \
     }
 #define ROWS(rows)                                                                                            \
     case rows:                                                                                                \
         COLUMNS(rows, 8) COLUMNS(rows, 4) COLUMNS(rows, 2) COLUMNS(rows, 1) break;
-    switch (n_rows) { TILE_ROWS(ROWS) }
+    switch (n_rows) { ROW_COUNTS(ROWS) }
     for (int r = 0; at < columns && r < n_rows; r++) { /* half a wide vector */
         half_tile(a + r * a_row, b + at, step, depth, out + r * out_row + at, mode);
-    }
-}
-
-/* Ask for rows of keys or values before they are needed. */
-INLINE void fetch_rows(const float *rows, ptrdiff_t step, ptrdiff_t width, ptrdiff_t first, ptrdiff_t end) {
-    for (ptrdiff_t row = first; row < end; row++) {
-        for (ptrdiff_t at = 0; at < width; at += 16) {
-            FETCH(rows + row * step + at);
-        }
     }
 }
 
@@ -90,18 +84,24 @@ OWN void turn_keys(const Attention *attention, const float *keys, ptrdiff_t firs
     }
 }
 
+/* The part of so many floats that a tile of rows asks for in `depth` steps. */
+INLINE Ahead share_of(const float *floats, ptrdiff_t n, ptrdiff_t depth, ptrdiff_t tile, ptrdiff_t tiles) {
+    ptrdiff_t bytes = n * (ptrdiff_t)sizeof(float) / tiles;
+    return (Ahead){(const char *)floats + tile * bytes, bytes / depth};
+}
+
 /* Scores of all rows that see anything of it, a tile of keys at a time. */
-OWN void score(const Attention *attention, const float *keys, const float *query, const Seen *const *seen,
+OWN void score(const Attention *attention, const float *keys, const float *values, const float *query, const Seen *const *seen,
                ptrdiff_t n_rows, float *scores, ptrdiff_t scores_row, float *turned) {
     ptrdiff_t start = attention->n_keys, last = 0, width = attention->width;
     for (ptrdiff_t r = 0; r < n_rows; r++) {
         start = seen[r]->start < start ? seen[r]->start : start;
         last = seen[r]->last > last ? seen[r]->last : last;
     }
-    ptrdiff_t tiles = (n_rows + TILE - 1) / TILE;
+    ptrdiff_t tiles = (n_rows + QUERY_TILE - 1) / QUERY_TILE;
     for (ptrdiff_t key = start / KEY_TILE * KEY_TILE; key < last; key += KEY_TILE) {
         turn_keys(attention, keys, key, turned);
-        fetch_rows(keys, attention->key_row, width, key + KEY_TILE, smaller_of(key + 2 * KEY_TILE, last));
+        const float *next = key + KEY_TILE < last ? keys + (key + KEY_TILE) * attention->key_row : values;
         for (ptrdiff_t tile = 0; tile < tiles; tile++) {
             ptrdiff_t first = tile_start(n_rows, tiles, tile);
             int rows = (int)(tile_start(n_rows, tiles, tile + 1) - first), wanted = 0;
@@ -109,8 +109,9 @@ OWN void score(const Attention *attention, const float *keys, const float *query
                 wanted |= seen[first + r]->last > key && seen[first + r]->start < key + KEY_TILE;
             }
             if (wanted) {
-                any_rows(query + first * width, width, turned, KEY_TILE, width, scores + first * scores_row + key,
-                         scores_row, KEY_TILE, REPLACE, rows);
+                any_rows(query + first * width, width, turned, KEY_TILE,
+                         share_of(next, KEY_TILE * attention->key_row, width, tile, tiles), width,
+                         scores + first * scores_row + key, scores_row, KEY_TILE, REPLACE, rows);
             }
         }
     }
@@ -150,14 +151,14 @@ OWN float share(const Seen *seen, float softcap, float *scores) {
 OWN void mix_run(const Attention *attention, const float *values, const float *shares, ptrdiff_t start,
                  ptrdiff_t end, float *mixed) {
     if (start < end) {
-        any_rows(shares + start, 0, values + start * attention->value_row, attention->value_row, end - start, mixed, 0,
-                 attention->value_width, CONTINUE, 1);
+        any_rows(shares + start, 0, values + start * attention->value_row, attention->value_row, nothing_ahead,
+                 end - start, mixed, 0, attention->value_width, CONTINUE, 1);
     }
 }
 
 /* A block of places for one tile of rows: what all see together, what a row sees before and behind alone. */
 OWN void mix_block(const Attention *attention, const float *values, const Seen *const *seen, float *shares,
-                   ptrdiff_t shares_row, ptrdiff_t start, ptrdiff_t end, float *mixed, int n_rows) {
+                   ptrdiff_t shares_row, ptrdiff_t start, ptrdiff_t end, Ahead ahead, float *mixed, int n_rows) {
     ptrdiff_t common = start, common_end = end, width = attention->value_width;
     for (int r = 0; r < n_rows; r++) {
         common = larger_of(common, seen[r]->start);
@@ -169,7 +170,7 @@ OWN void mix_block(const Attention *attention, const float *values, const Seen *
                 smaller_of(smaller_of(end, seen[r]->end), common), mixed + r * width);
     }
     if (common < common_end) {
-        any_rows(shares + common, shares_row, values + common * attention->value_row, attention->value_row,
+        any_rows(shares + common, shares_row, values + common * attention->value_row, attention->value_row, ahead,
                  common_end - common, mixed, width, width, CONTINUE, n_rows);
     }
     for (int r = 0; r < n_rows; r++) {
@@ -182,25 +183,25 @@ OWN void mix_block(const Attention *attention, const float *values, const Seen *
 OWN void mix_more(const Attention *attention, const float *values, const Seen *seen, const float *shares,
                   float *mixed) {
     for (ptrdiff_t i = 0; i < seen->n_more; i++) {
-        any_rows(shares + seen->end + i, 0, values + seen->more[i] * attention->value_row, attention->value_row, 1,
-                 mixed, 0, attention->value_width, CONTINUE, 1);
+        any_rows(shares + seen->end + i, 0, values + seen->more[i] * attention->value_row, attention->value_row,
+                 nothing_ahead, 1, mixed, 0, attention->value_width, CONTINUE, 1);
     }
 }
 
-OWN void mix(const Attention *attention, const float *values, const Seen *const *seen, ptrdiff_t n_rows,
-             float *shares, ptrdiff_t shares_row, float *mixed) {
-    ptrdiff_t start = attention->n_keys, end = 0, tiles = (n_rows + TILE - 1) / TILE;
+OWN void mix(const Attention *attention, const float *values, const float *next_keys, const Seen *const *seen,
+             ptrdiff_t n_rows, float *shares, ptrdiff_t shares_row, float *mixed) {
+    ptrdiff_t start = attention->n_keys, end = 0, tiles = (n_rows + QUERY_TILE - 1) / QUERY_TILE;
     for (ptrdiff_t r = 0; r < n_rows; r++) {
         start = smaller_of(start, seen[r]->start);
         end = larger_of(end, seen[r]->end);
     }
     for (ptrdiff_t at = start; at < end; at += VALUE_BLOCK) {
-        fetch_rows(values, attention->value_row, attention->value_width, at + VALUE_BLOCK,
-                   smaller_of(at + 2 * VALUE_BLOCK, end));
+        const float *next = at + VALUE_BLOCK < end ? values + (at + VALUE_BLOCK) * attention->value_row : next_keys;
         for (ptrdiff_t tile = 0; tile < tiles; tile++) {
             ptrdiff_t first = tile_start(n_rows, tiles, tile);
             mix_block(attention, values, seen + first, shares + first * shares_row, shares_row, at,
-                      smaller_of(end, at + VALUE_BLOCK), mixed + first * attention->value_width,
+                      smaller_of(end, at + VALUE_BLOCK),
+                      share_of(next, VALUE_BLOCK * attention->value_row, VALUE_BLOCK, tile, tiles), mixed + first * attention->value_width,
                       (int)(tile_start(n_rows, tiles, tile + 1) - first));
         }
     }
@@ -240,14 +241,17 @@ OWN void attention_unit(const Attention *attention, ptrdiff_t group, ptrdiff_t f
             room.query[r * attention->width + i] = query[i] * attention->scale;
         }
     }
-    score(attention, attention->keys + group * attention->key_head, room.query, seen, n_rows, room.scores,
+    const float *keys = attention->keys + group * attention->key_head;
+    const float *values = attention->values + group * attention->value_head;
+    const float *next_keys = group + 1 < attention->groups ? keys + attention->key_head : keys;
+    score(attention, keys, values, room.query, seen, n_rows, room.scores,
           room.scores_row, room.turned);
     float inverse[FOLDED_ROWS];
     for (ptrdiff_t r = 0; r < n_rows; r++) {
         inverse[r] = share(seen[r], attention->softcap, room.scores + r * room.scores_row);
     }
     memset(room.mixed, 0, (size_t)(n_rows * attention->value_width) * sizeof(float));
-    mix(attention, attention->values + group * attention->value_head, seen, n_rows, room.scores, room.scores_row,
+    mix(attention, values, next_keys, seen, n_rows, room.scores, room.scores_row,
         room.mixed);
     for (ptrdiff_t r = 0; r < n_rows; r++) {
         ptrdiff_t row = (first + r) / heads, head = group * heads + (first + r) % heads;

@@ -19,8 +19,7 @@
 
 #include "_attend.h"
 
-static const Kernels kernels = {"avx2",        quantise_row, linear_unit, attention_unit,
-                                       normalise_row, place_row,    gate_row};
+static const Kernels kernels = {"avx2",        quantise_row, SINGLE_TILE, TILE, turn_rows, 0, linear_unit, attention_unit, normalise_row, place_row, gate_row};
 
 const Kernels *avx2_kernels(void) {
     unsigned a, b, c = 0, d;

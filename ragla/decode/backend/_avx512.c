@@ -4,7 +4,8 @@
 
 #include "_kernels.h"
 
-#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#if defined(__x86_64__) && \
+    ((defined(__clang__) && __clang_major__ >= 8) || (!defined(__clang__) && defined(__GNUC__) && __GNUC__ >= 9))
 
 #include <math.h>
 #include <string.h>
@@ -19,8 +20,7 @@
 
 #include "_attend.h"
 
-static const Kernels kernels = {"avx512",      quantise_row, linear_unit, attention_unit,
-                                normalise_row, place_row,    gate_row};
+static const Kernels kernels = {"avx512",      quantise_row, SINGLE_TILE, TILE, turn_rows, 0, linear_unit, attention_unit, normalise_row, place_row, gate_row};
 
 const Kernels *avx512_kernels(void) {
     __builtin_cpu_init();

@@ -247,6 +247,14 @@ static PyObject *use(PyObject *module, PyObject *name) {
     return PyUnicode_FromString(kernels->name);
 }
 
+PyDoc_STRVAR(kind_doc, "kind()\n\nThe name of the kernels that are used.");
+
+static PyObject *kind(PyObject *module, PyObject *nothing) {
+    (void)module;
+    (void)nothing;
+    return PyUnicode_FromString(kernels->name);
+}
+
 /* Method tables hold one type of function; the flags say what each one is. */
 #define FAST_CALL(function) ((PyCFunction)(void (*)(void))(function))
 
@@ -257,6 +265,7 @@ static PyMethodDef methods[] = {
     {"pack", FAST_CALL(pack), METH_FASTCALL, pack_doc},
     {"large_pages", FAST_CALL(large_pages), METH_FASTCALL, large_pages_doc},
     {"use", use, METH_O, use_doc},
+    {"kind", kind, METH_NOARGS, kind_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -28,7 +28,7 @@
 #if defined(__clang__)
 #define UNROLLED _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
-#define UNROLLED _Pragma("GCC unroll 12")
+#define UNROLLED _Pragma("GCC unroll 24")
 #else
 #define UNROLLED
 #endif
@@ -36,9 +36,9 @@
 enum {
     LANES = 8,         /* floats of a vector */
     LINE = 64,         /* bytes of a cache line */
-    TILE_ROWS = 16,    /* rows that a tile register reads, so many there have to be */
+    TILE_ROWS = 16,    /* rows that a tile register of AMX reads, so many there have to be */
     PANEL = 16,        /* outputs whose weights lie side by side */
-    GROUP = 64,        /* outputs of four panels, the unit of work; weights are padded to it */
+    GROUP = 32,        /* outputs of two panels, the unit of work; weights are padded to it */
     BLOCK = 256,       /* inputs that are summed before they are added to a total */
     LINEAR_ROWS = 96,  /* rows of a unit of work in a product */
     FOLDED_ROWS = 36,  /* query rows of a unit of work in attention */
@@ -50,12 +50,13 @@ enum {
 typedef enum { FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2, INTEGER8 = 3 } Format;
 
 /* x [rows, inputs] times weights, which are packed as [group][block of inputs][panel][input][output], in
-   8 bit with two inputs side by side. Scales of 8-bit weights: [group][block][64]. */
+   8 bit with two inputs side by side. Scales of 8-bit weights: [group][block][GROUP]. */
 typedef struct {
     const float *x;
     ptrdiff_t x_row;
     const int16_t *levels; /* x in 16 bit, levels_row(inputs) a row, with a scale for each row */
     const float *x_scales;
+    const int32_t *turned; /* x, or pairs of levels, tile after tile of rows: [turned_row][rows of the tile] */
     const char *weights;
     const float *scales;
     const float *bias;   /* or NULL */
@@ -63,7 +64,6 @@ typedef struct {
     float *out;          /* [rows, outputs]; may be the addend */
     ptrdiff_t rows, inputs, outputs;
     Format format;
-    int threads; /* that share it, so likely as many groups lie between two units of one thread */
 } Linear;
 
 /* Attention of rows [rows, heads, width] over keys and values [groups, n_keys, width]; the query heads of a
@@ -116,6 +116,9 @@ typedef struct {
 typedef struct {
     const char *name;
     void (*quantise_row)(const float *x, ptrdiff_t inputs, int16_t *levels, float *scale);
+    ptrdiff_t single_tile, tile; /* rows: see tiles_of */
+    void (*turn_rows)(const int32_t *from, ptrdiff_t row, ptrdiff_t n_rows, ptrdiff_t n, int32_t *to);
+    int keeps_levels; /* in rows */
     void (*linear_unit)(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row, ptrdiff_t n_rows);
     void (*attention_unit)(const Attention *attention, ptrdiff_t group, ptrdiff_t first, ptrdiff_t n_rows,
                            char *scratch);
@@ -133,10 +136,21 @@ const Kernels *amx_kernels(void);
 /* Room for a row's levels: whole lines of them, and of their halves. */
 INLINE ptrdiff_t levels_row(ptrdiff_t inputs) { return (inputs + LINE - 1) / LINE * LINE; }
 
+/* Numbers of 32 bits of a row that is turned. */
+INLINE ptrdiff_t turned_row(const Linear *linear) {
+    return linear->format == INTEGER8 ? levels_row(linear->inputs) / 2 : linear->inputs;
+}
+
+/* How many register tiles take n_rows, of nearly equal size; the rows of tile i begin at tile_start. */
+INLINE ptrdiff_t tiles_of(ptrdiff_t n_rows, ptrdiff_t single, ptrdiff_t tile) {
+    return n_rows <= single ? 1 : (n_rows + tile - 1) / tile;
+}
+
+INLINE ptrdiff_t tile_start(ptrdiff_t n_rows, ptrdiff_t tiles, ptrdiff_t i) { return n_rows * i / tiles; }
+
 /* Where a thread is likely to read on after a group, given the bytes of one. */
 INLINE const char *weights_after(const Linear *linear, ptrdiff_t group, ptrdiff_t bytes) {
-    ptrdiff_t next = group + linear->threads, groups = (linear->outputs + GROUP - 1) / GROUP;
-    return linear->weights + (next < groups ? next : group) * bytes;
+    return linear->weights + ((group + 1) * GROUP < linear->outputs ? group + 1 : group) * bytes;
 }
 
 /* Room for a row's scores: whole tiles of keys, and a vector more. */

@@ -2,7 +2,12 @@
 
 #include "_lanes_avx2.h"
 
-enum { WIDE = 16, TILE = 12 /* rows of the largest register tile */ };
+enum {
+    WIDE = 16,
+    SINGLE_TILE = 24, /* rows that one register tile takes; it is narrow, so that it can take them */
+    TILE = 12,        /* rows of a tile where there are several */
+    QUERY_TILE = 12,  /* the same in attention, where rows are apart and need an address each */
+};
 
 typedef __m512 Wide;
 typedef __m512i WideSums;  /* 16 × int32 */
@@ -37,10 +42,11 @@ FAST WideSums add_wide_products(WideSums sums, WidePairs a, WidePairs b) { retur
 FAST Wide wide_to_floats(WideSums sums) { return _mm512_cvtepi32_ps(sums); }
 
 /* Up to twenty-four of the thirty-two registers are sums. */
-#define PANELS_AT_ONCE(rows) ((rows) <= 6 ? 4 : 2)
+#define PANELS_AT_ONCE(rows) ((rows) <= 12 ? 2 : 1)
 #define TILE_SHAPES(CASE)                                                                                     \
-    CASE(1, 4) CASE(2, 4) CASE(3, 4) CASE(4, 4) CASE(5, 4) CASE(6, 4) CASE(6, 2) CASE(7, 2) CASE(8, 2) CASE(9, 2) \
-    CASE(10, 2) CASE(11, 2) CASE(12, 2)
+    CASE(1, 2) CASE(2, 2) CASE(3, 2) CASE(4, 2) CASE(5, 2) CASE(6, 2) CASE(7, 2) CASE(8, 2) CASE(9, 2)        \
+    CASE(10, 2) CASE(11, 2) CASE(12, 2) CASE(13, 1) CASE(14, 1) CASE(15, 1) CASE(16, 1)           \
+    CASE(17, 1) CASE(18, 1) CASE(19, 1) CASE(20, 1) CASE(21, 1) CASE(22, 1) CASE(23, 1) CASE(24, 1)
 #define VECTORS_AT_ONCE(rows) ((rows) <= 3 ? 8 : (rows) <= 6 ? 4 : 2)
-#define TILE_ROWS(CASE)                                                                                       \
+#define ROW_COUNTS(CASE)                                                                                       \
     CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)

@@ -15,5 +15,4 @@
 
 #include "_attend.h"
 
-const Kernels portable_kernels = {"portable",       quantise_row, linear_unit, attention_unit,
-                                       normalise_row, place_row,    gate_row};
+const Kernels portable_kernels = {"portable",       quantise_row, SINGLE_TILE, TILE, turn_rows, 0, linear_unit, attention_unit, normalise_row, place_row, gate_row};

@@ -18,14 +18,14 @@ OWN float largest_of(const float *x, ptrdiff_t inputs) {
     return largest;
 }
 
+/* Sums become outputs: scaled in 8 bit, with a bias and an addend where there are some. */
 OWN void finish_rows(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row, ptrdiff_t n_rows,
                      float (*sums)[GROUP]) {
     ptrdiff_t left = linear->outputs - group * GROUP, n = left < GROUP ? left : GROUP;
     for (ptrdiff_t r = 0; r < n_rows; r++) {
         float *out = linear->out + (first_row + r) * linear->outputs + group * GROUP;
-        float scale = linear->format == INTEGER8 ? linear->x_scales[first_row + r] : 1.0f;
-        for (ptrdiff_t i = 0; i < n; i++) {
-            sums[r][i] *= scale;
+        for (ptrdiff_t i = 0; linear->format == INTEGER8 && i < n; i++) {
+            sums[r][i] *= linear->x_scales[first_row + r];
         }
         for (ptrdiff_t i = 0; linear->bias != NULL && i < n; i++) {
             sums[r][i] += linear->bias[group * GROUP + i];

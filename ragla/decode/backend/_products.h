@@ -28,18 +28,20 @@ typedef struct {
 FAST void fetch_ahead(Ahead ahead, ptrdiff_t k, ptrdiff_t lines) {
     UNROLLED
     for (ptrdiff_t line = 0; line < lines; line++) {
-        FETCH_FAR(ahead.from + k * ahead.bytes + line * LINE);
+        if (line == 0 || line * LINE < ahead.bytes) {
+            FETCH_FAR(ahead.from + k * ahead.bytes + line * LINE);
+        }
     }
 }
 
 /* Where vector v of a row begins, with panels so far apart. */
 #define IN_PANELS(v, panel) ((v) * WIDE / PANEL * (panel) + (v) * WIDE % PANEL)
 
-/* out[r][0 … WIDE·vectors) (+)= Σ_k a[r][k] · b[k][…]: each sum one chain over k. Vector v of input k is at
-   b[k · step + IN_PANELS(v, panel)]. */
-FAST void float_tile(const float *a, ptrdiff_t a_row, const char *b, Format format, ptrdiff_t step, ptrdiff_t panel,
+/* out[r][0 … WIDE·vectors) (+)= Σ_k a[k][r] · b[k][…]: each sum one chain over k. a[k][r] is at
+   a[k · a_step + r · a_row], vector v of input k at b[k · step + IN_PANELS(v, panel)]. */
+FAST void float_tile(const float *a, ptrdiff_t a_step, ptrdiff_t a_row, const char *b, Format format, ptrdiff_t step, ptrdiff_t panel,
                      Ahead ahead, ptrdiff_t depth, float *out, ptrdiff_t out_row, int mode, int n_rows, int vectors) {
-    Wide sum[TILE][8];
+    Wide sum[SINGLE_TILE][8];
     UNROLLED
     for (int r = 0; r < n_rows; r++) {
         UNROLLED
@@ -58,7 +60,7 @@ FAST void float_tile(const float *a, ptrdiff_t a_row, const char *b, Format form
         }
         UNROLLED
         for (int r = 0; r < n_rows; r++) {
-            Wide x = wide_all(a[r * a_row + k]);
+            Wide x = wide_all(a[k * a_step + r * a_row]);
             UNROLLED
             for (int v = 0; v < vectors; v++) {
                 sum[r][v] = wide_multiply_add(x, weights[v], sum[r][v]);
@@ -75,10 +77,11 @@ FAST void float_tile(const float *a, ptrdiff_t a_row, const char *b, Format form
     }
 }
 
-/* The same with 16-bit rows and 8-bit weights, exact in 32 bits for BLOCK inputs, then scaled by output. */
-FAST void integer_tile(const int16_t *a, ptrdiff_t a_row, const int8_t *b, ptrdiff_t panel, ptrdiff_t pairs,
+/* The same with pairs of 16-bit levels, row after row for each pair of inputs, and 8-bit weights: exact in 32 bits
+   for BLOCK inputs, then scaled by output. */
+FAST void integer_tile(const int16_t *a, const int8_t *b, ptrdiff_t panel, ptrdiff_t pairs,
                        const float *scales, Ahead ahead, float *out, int mode, int n_rows, int vectors) {
-    WideSums sum[TILE][8];
+    WideSums sum[SINGLE_TILE][8];
     UNROLLED
     for (int r = 0; r < n_rows; r++) {
         UNROLLED
@@ -95,7 +98,7 @@ FAST void integer_tile(const int16_t *a, ptrdiff_t a_row, const int8_t *b, ptrdi
         }
         UNROLLED
         for (int r = 0; r < n_rows; r++) {
-            WidePairs x = wide_all_pair(a + r * a_row + 2 * k);
+            WidePairs x = wide_all_pair(a + 2 * (k * n_rows + r));
             UNROLLED
             for (int v = 0; v < vectors; v++) {
                 sum[r][v] = add_wide_products(sum[r][v], x, weights[v]);
@@ -117,12 +120,12 @@ FAST void integer_tile(const int16_t *a, ptrdiff_t a_row, const int8_t *b, ptrdi
 #define SHAPE(rows, panels) ((rows) * (GROUP / PANEL + 1) + (panels))
 #define VECTORS(panels) ((panels) * (PANEL / WIDE))
 #define FLOAT_TILE_OF(rows, panels, format)                                                                   \
-    float_tile(a, linear->x_row, b, format, PANEL, depth *PANEL, ahead, depth, out, GROUP, mode, rows, VECTORS(panels))
+    float_tile(a, rows, 1, b, format, PANEL, depth *PANEL, ahead, depth, out, GROUP, mode, rows, VECTORS(panels))
 #define FLOAT_TILE(rows, panels)                                                                              \
     case SHAPE(rows, panels):                                                                                 \
-        if (linear->format == FLOAT16) {                                                                      \
+        if (format == FLOAT16) {                                                                              \
             FLOAT_TILE_OF(rows, panels, FLOAT16);                                                             \
-        } else if (linear->format == BFLOAT16) {                                                              \
+        } else if (format == BFLOAT16) {                                                                      \
             FLOAT_TILE_OF(rows, panels, BFLOAT16);                                                            \
         } else {                                                                                              \
             FLOAT_TILE_OF(rows, panels, FLOAT32);                                                             \
@@ -130,42 +133,49 @@ FAST void integer_tile(const int16_t *a, ptrdiff_t a_row, const int8_t *b, ptrdi
         return;
 #define INTEGER_TILE(rows, panels)                                                                            \
     case SHAPE(rows, panels):                                                                                 \
-        integer_tile(a, a_row, (const int8_t *)b, depth *PANEL, depth / 2, scales, ahead, out, mode, rows,    \
+        integer_tile(a, (const int8_t *)b, depth *PANEL, depth / 2, scales, ahead, out, mode, rows,    \
                      VECTORS(panels));                                                                        \
         return;
 
-OWN void any_float_tile(const Linear *linear, const float *a, const char *b, Ahead ahead, ptrdiff_t depth, float *out,
+OWN void any_float_tile(const float *a, const char *b, Format format, Ahead ahead, ptrdiff_t depth, float *out,
                         int mode, int n_rows, int panels) {
     switch (SHAPE(n_rows, panels)) { TILE_SHAPES(FLOAT_TILE) }
 }
 
-OWN void any_integer_tile(const int16_t *a, ptrdiff_t a_row, const char *b, Ahead ahead, ptrdiff_t depth,
+OWN void any_integer_tile(const int16_t *a, const char *b, Ahead ahead, ptrdiff_t depth,
                           const float *scales, float *out, int mode, int n_rows, int panels) {
     switch (SHAPE(n_rows, panels)) { TILE_SHAPES(INTEGER_TILE) }
 }
 
-/* n_rows in tiles of nearly equal size: the rows of tile i begin here. */
-INLINE ptrdiff_t tile_start(ptrdiff_t n_rows, ptrdiff_t tiles, ptrdiff_t i) { return n_rows * i / tiles; }
-
-OWN void linear_tile(const Linear *linear, const char *weights, ptrdiff_t group, ptrdiff_t block, ptrdiff_t column,
-                     Ahead ahead, ptrdiff_t first_row, ptrdiff_t depth, float *out, int n_rows, int panels) {
+/* Rows of the product from `row` on, with a block of inputs and some panels. */
+OWN void linear_tile(const Linear *linear, const char *weights, Format format, ptrdiff_t group, ptrdiff_t block,
+                     ptrdiff_t column, Ahead ahead, ptrdiff_t row, ptrdiff_t depth, float *out, int n_rows, int panels) {
     int mode = block == 0 ? REPLACE : TOTAL;
-    if (linear->format == INTEGER8) {
-        ptrdiff_t row = levels_row(linear->inputs), blocks = (linear->inputs + BLOCK - 1) / BLOCK;
+    const int32_t *a = linear->turned + row * turned_row(linear);
+    if (format == INTEGER8) {
+        ptrdiff_t blocks = (linear->inputs + BLOCK - 1) / BLOCK;
         const float *scales = linear->scales + (group * blocks + block) * GROUP + column;
-        const int16_t *a = linear->levels + first_row * row + block * BLOCK;
-        any_integer_tile(a, row, weights, ahead, depth, scales, out + column, mode, n_rows, panels);
+        const void *levels = a + block * BLOCK / 2 * n_rows;
+        any_integer_tile(levels, weights, ahead, depth, scales, out + column, mode, n_rows, panels);
     } else {
-        const float *a = linear->x + first_row * linear->x_row + block * BLOCK;
-        any_float_tile(linear, a, weights, ahead, depth, out + column, mode, n_rows, panels);
+        const void *x = a + block * BLOCK * n_rows;
+        any_float_tile(x, weights, format, ahead, depth, out + column, mode, n_rows, panels);
+    }
+}
+
+/* Weights of 16 bit in 32, for tiles that all need them. */
+OWN void widen(const char *weights, Format format, ptrdiff_t n, float *wide) {
+    for (ptrdiff_t i = 0; i < n; i += WIDE) {
+        store_wide(wide + i, load_weights(weights, i, format));
     }
 }
 
 OWN void linear_unit(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row, ptrdiff_t n_rows) {
     float sums[LINEAR_ROWS][GROUP];
+    _Alignas(LINE) float wide[BLOCK * GROUP];
     ptrdiff_t depths = linear->format == INTEGER8 ? (linear->inputs + 1) / 2 * 2 : linear->inputs;
     ptrdiff_t size = linear->format == INTEGER8 ? 1 : linear->format == FLOAT32 ? 4 : 2;
-    ptrdiff_t tiles = (n_rows + TILE - 1) / TILE;
+    ptrdiff_t tiles = tiles_of(n_rows, SINGLE_TILE, TILE);
     int panels = PANELS_AT_ONCE((n_rows + tiles - 1) / tiles);
     ptrdiff_t columns = PANEL * panels;
     ptrdiff_t unit_bytes = GROUP * depths * size;
@@ -176,10 +186,17 @@ OWN void linear_unit(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row,
         for (ptrdiff_t column = 0; column < GROUP; column += columns) {
             ptrdiff_t bytes = columns * depth * size;
             const char *next = weights + bytes == end_of_unit ? next_unit : weights + bytes;
+            const char *used = weights;
+            Format format = linear->format;
+            if (tiles > 2 && (format == FLOAT16 || format == BFLOAT16)) {
+                widen(weights, format, columns * depth, wide);
+                used = (const char *)wide;
+                format = FLOAT32;
+            }
             for (ptrdiff_t tile = 0; tile < tiles; tile++) {
                 ptrdiff_t start = tile_start(n_rows, tiles, tile), end = tile_start(n_rows, tiles, tile + 1);
                 Ahead ahead = {next + bytes / tiles * tile, columns * size / tiles};
-                linear_tile(linear, weights, group, block, column, ahead, first_row + start, depth, sums[start],
+                linear_tile(linear, used, format, group, block, column, ahead, first_row + start, depth, sums[start],
                             (int)(end - start), panels);
             }
             weights += bytes;
@@ -201,4 +218,24 @@ OWN void quantise_row(const float *x, ptrdiff_t inputs, int16_t *levels, float *
     store_levels(tail_levels, multiply(load(tail), factor));
     memcpy(levels + whole, tail_levels, (size_t)((inputs + 1) / 2 * 2 - whole) * sizeof(int16_t));
     *scale = largest / LEVELS;
+}
+
+/* Numbers of 32 bits, row after row, become those of a tile, one after the other for each row of it. */
+OWN void turn_rows(const int32_t *from, ptrdiff_t row, ptrdiff_t n_rows, ptrdiff_t n, int32_t *to) {
+    ptrdiff_t r = 0, whole = n / LANES * LANES;
+    for (; r + LANES <= n_rows; r += LANES) {
+        for (ptrdiff_t k = 0; k < whole; k += LANES) {
+            transpose((const float *)(const void *)(from + r * row + k), row, (float *)(void *)(to + k * n_rows + r), n_rows);
+        }
+        for (ptrdiff_t k = whole; k < n; k++) {
+            for (int i = 0; i < LANES; i++) {
+                to[k * n_rows + r + i] = from[(r + i) * row + k];
+            }
+        }
+    }
+    for (; r < n_rows; r++) {
+        for (ptrdiff_t k = 0; k < n; k++) {
+            to[k * n_rows + r] = from[r * row + k];
+        }
+    }
 }

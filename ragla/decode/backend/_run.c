@@ -5,7 +5,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { TURNING = 6 }; /* rows that take as long as turning the keys */
 enum { FEW = 1 << 16 }; /* multiply-adds or numbers that are not worth waking a thread for */
+
+/* Memory for what lies between: taken once for a pass, since what is given back and taken again has to be mapped
+   and cleared again. */
+typedef struct {
+    char *start;
+    size_t bytes;
+} Room;
+
+/* So many bytes from a whole line on; NULL when memory is short. What was there is gone. */
+static void *room_of(Room *room, size_t bytes) {
+    if (bytes + LINE > room->bytes) {
+        free(room->start);
+        room->start = malloc(bytes + LINE);
+        room->bytes = room->start == NULL ? 0 : bytes + LINE;
+    }
+    return room->start == NULL ? NULL : room->start + (LINE - (uintptr_t)room->start % LINE);
+}
 
 /* ---- Products ------------------------------------------------------------------------------------- */
 
@@ -15,10 +33,8 @@ typedef struct {
     ptrdiff_t row_blocks;
     float *x_scales;
     int16_t *levels;
+    int32_t *turned;
 } Product;
-
-/* The first whole line of a room that has one more than is needed. */
-static void *whole_lines(void *room) { return (char *)room + (LINE - (uintptr_t)room % LINE); }
 
 static void quantise_unit(void *context, ptrdiff_t unit, int thread) {
     const Product *product = context;
@@ -36,26 +52,58 @@ static void product_unit(void *context, ptrdiff_t unit, int thread) {
     product->kernels->linear_unit(product->linear, group, first, left < LINEAR_ROWS ? left : LINEAR_ROWS);
 }
 
-int run_linear(const Kernels *kernels, Linear *linear, int threads) {
-    Product product = {kernels, linear, (linear->rows + LINEAR_ROWS - 1) / LINEAR_ROWS, NULL, NULL};
-    void *room = NULL;
+/* Tiles of a unit of rows, as linear_unit cuts it. */
+static void turn_unit(void *context, ptrdiff_t unit, int thread) {
+    const Product *product = context;
+    const Linear *linear = product->linear;
+    ptrdiff_t first = unit * LINEAR_ROWS, left = linear->rows - first, n_rows = left < LINEAR_ROWS ? left : LINEAR_ROWS;
+    ptrdiff_t tiles = tiles_of(n_rows, product->kernels->single_tile, product->kernels->tile), n = turned_row(linear);
+    const int32_t *from = (const void *)linear->x;
+    ptrdiff_t row = linear->x_row;
+    (void)thread;
     if (linear->format == INTEGER8) {
-        size_t rows = (size_t)((linear->rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS);
-        room = malloc(rows * ((size_t)levels_row(linear->inputs) * sizeof(int16_t) + sizeof(float)) + LINE);
-        if (room == NULL) {
-            return 0;
-        }
-        product.levels = whole_lines(room);
-        product.x_scales = (float *)(void *)(product.levels + (ptrdiff_t)rows * levels_row(linear->inputs));
-        linear->x_scales = product.x_scales;
-        linear->levels = product.levels;
-        share_out(quantise_unit, &product, linear->rows, linear->rows * linear->inputs < FEW ? 1 : threads);
+        from = (const void *)product->levels;
+        row = n;
+    }
+    for (ptrdiff_t tile = 0; tile < tiles; tile++) {
+        ptrdiff_t start = first + tile_start(n_rows, tiles, tile), end = first + tile_start(n_rows, tiles, tile + 1);
+        product->kernels->turn_rows(from + start * row, row, end - start, n, product->turned + start * n);
+    }
+}
+
+static int product_in(Room *room, const Kernels *kernels, Linear *linear, int threads) {
+    Product product = {kernels, linear, (linear->rows + LINEAR_ROWS - 1) / LINEAR_ROWS, NULL, NULL, NULL};
+    int is_integer = linear->format == INTEGER8, some = linear->rows * linear->inputs < FEW ? 1 : threads;
+    int turns = linear->rows > 1 && !(is_integer && kernels->keeps_levels);
+    size_t rows = (size_t)((linear->rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS);
+    size_t levels = is_integer ? rows * (size_t)levels_row(linear->inputs) * sizeof(int16_t) : 0;
+    size_t turned = turns ? (size_t)(linear->rows * turned_row(linear)) * sizeof(int32_t) : 0;
+    product.levels = room_of(room, levels + turned + rows * sizeof(float));
+    if (product.levels == NULL) {
+        return 0;
+    }
+    product.turned = (int32_t *)(void *)((char *)product.levels + levels);
+    product.x_scales = (float *)(void *)((char *)product.turned + turned);
+    linear->x_scales = product.x_scales;
+    linear->levels = product.levels;
+    linear->turned = turns ? product.turned : is_integer ? (const void *)product.levels : (const void *)linear->x;
+    if (is_integer) {
+        share_out(quantise_unit, &product, linear->rows, some);
+    }
+    if (turns) {
+        share_out(turn_unit, &product, product.row_blocks, some);
     }
     ptrdiff_t groups = (linear->outputs + GROUP - 1) / GROUP;
-    linear->threads = linear->rows * linear->inputs * linear->outputs < FEW ? 1 : threads;
-    share_out(product_unit, &product, groups * product.row_blocks, linear->threads);
-    free(room);
+    int few = linear->rows * linear->inputs * linear->outputs < FEW;
+    share_out(product_unit, &product, groups * product.row_blocks, few ? 1 : threads);
     return 1;
+}
+
+int run_linear(const Kernels *kernels, Linear *linear, int threads) {
+    Room room = {NULL, 0};
+    int done = product_in(&room, kernels, linear, threads);
+    free(room.start);
+    return done;
 }
 
 /* ---- Attention ------------------------------------------------------------------------------------ */
@@ -83,24 +131,43 @@ static void attend_unit(void *context, ptrdiff_t unit, int thread) {
                                   task->scratch + (size_t)thread * task->scratch_bytes);
 }
 
-int run_attention(const Kernels *kernels, Attention *attention, int threads) {
+/* Into how many blocks the rows of a group are cut, so that threads end at the same time. Each turns the keys
+   anew, which takes as long as some rows do. */
+static ptrdiff_t blocks_of(ptrdiff_t folded, ptrdiff_t groups, int threads) {
+    ptrdiff_t fewest = (folded + FOLDED_ROWS - 1) / FOLDED_ROWS, found = fewest, least = 0;
+    for (ptrdiff_t blocks = fewest; blocks < fewest + threads && blocks <= folded; blocks++) {
+        ptrdiff_t rows = (folded + blocks - 1) / blocks + TURNING;
+        ptrdiff_t time = (groups * blocks + threads - 1) / threads * rows;
+        if (least == 0 || time < least) {
+            least = time;
+            found = blocks;
+        }
+    }
+    return found;
+}
+
+static int attention_in(Room *room, const Kernels *kernels, Attention *attention, int threads) {
     Attending task = {kernels, attention, 0, attention->rows * (attention->heads / attention->groups), NULL, 0};
     if (attention->heads * attention->rows * attention->n_keys * attention->width < FEW) {
         threads = 1;
     }
-    ptrdiff_t fair = (task.folded * attention->groups + threads - 1) / threads;
-    ptrdiff_t block = fair < FOLDED_ROWS ? fair : FOLDED_ROWS;
-    attention->block = block < task.folded ? block : task.folded;
+    task.blocks = blocks_of(task.folded, attention->groups, threads);
+    attention->block = (task.folded + task.blocks - 1) / task.blocks;
     task.blocks = (task.folded + attention->block - 1) / attention->block;
     task.scratch_bytes = attention_scratch(attention);
-    void *room = malloc(task.scratch_bytes * (size_t)threads + LINE);
-    if (room == NULL) {
+    task.scratch = room_of(room, task.scratch_bytes * (size_t)threads);
+    if (task.scratch == NULL) {
         return 0;
     }
-    task.scratch = whole_lines(room);
     share_out(attend_unit, &task, task.blocks * attention->groups, threads);
-    free(room);
     return 1;
+}
+
+int run_attention(const Kernels *kernels, Attention *attention, int threads) {
+    Room room = {NULL, 0};
+    int done = attention_in(&room, kernels, attention, threads);
+    free(room.start);
+    return done;
 }
 
 /* ---- A pass --------------------------------------------------------------------------------------- */
@@ -112,6 +179,7 @@ typedef struct {
     const float *norm;
     Between between;
     float *normed;
+    Room *room;
     int threads;
 } Passing;
 
@@ -164,7 +232,7 @@ static int project(const Passing *passing, const Weights *weights, const float *
         .outputs = (ptrdiff_t)weights->outputs,
         .format = (Format)weights->format,
     };
-    return run_linear(passing->kernels, &linear, passing->threads);
+    return product_in(passing->room, passing->kernels, &linear, passing->threads);
 }
 
 static int attend_layer(const Passing *passing) {
@@ -191,7 +259,7 @@ static int attend_layer(const Passing *passing) {
         .value_width = pass->width,
         .scale = pass->scale,
     };
-    return run_attention(passing->kernels, &attention, passing->threads);
+    return attention_in(passing->room, passing->kernels, &attention, passing->threads);
 }
 
 static int run_layer(Passing *passing) {
@@ -215,7 +283,8 @@ static int run_layer(Passing *passing) {
 }
 
 int run_layers(const Kernels *kernels, const Pass *pass, int threads) {
-    Passing passing = {.kernels = kernels, .pass = pass, .threads = threads};
+    Room room = {NULL, 0};
+    Passing passing = {.kernels = kernels, .pass = pass, .room = &room, .threads = threads};
     size_t projected = 0, gated = 0, rows = (size_t)pass->rows, hidden = (size_t)pass->hidden;
     size_t attended = (size_t)(pass->heads * pass->width);
     for (ptrdiff_t i = 0; i < pass->n_layers; i++) {
@@ -223,11 +292,11 @@ int run_layers(const Kernels *kernels, const Pass *pass, int threads) {
         projected = outputs > projected ? outputs : projected;
         gated = gates > gated ? gates : gated;
     }
-    float *room = malloc(rows * (hidden + projected + attended + gated + gated / 2) * sizeof(float));
-    if (room == NULL) {
+    float *between = malloc(rows * (hidden + projected + attended + gated + gated / 2) * sizeof(float));
+    if (between == NULL) {
         return 0;
     }
-    passing.between.normed = room;
+    passing.between.normed = between;
     passing.between.projected = passing.between.normed + rows * hidden;
     passing.between.attended = passing.between.projected + rows * projected;
     passing.between.gated = passing.between.attended + rows * attended;
@@ -238,6 +307,7 @@ int run_layers(const Kernels *kernels, const Pass *pass, int threads) {
         done = run_layer(&passing);
     }
     normalise(&passing, pass->last_norm, pass->x);
-    free(room);
+    free(between);
+    free(room.start);
     return done;
 }

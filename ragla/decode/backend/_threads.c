@@ -22,7 +22,7 @@ enum {
     SPINS = 4000 /* of a worker before it sleeps: longer than the gaps within a pass, some 50 µs */
 };
 
-/* `ticket`: the number of the job in the upper half and the next unit in the lower. Nobody takes a unit but by
+/* `ticket`: the number of the job in the upper half and the next unit in the lower. Nobody takes units but by
    raising the ticket he has read. While the fields of a job change the ticket is closed, so who has raised
    it has read the fields of that very job; and these stay until all its units are done. */
 #define CLOSED 0xffffffffu
@@ -49,19 +49,30 @@ static int sleepers, workers;
 #define READ(place) __atomic_load_n(&(place), __ATOMIC_SEQ_CST)
 #define WRITE(place, value) __atomic_store_n(&(place), (value), __ATOMIC_SEQ_CST)
 
+/* How many units to take at once: fewer and fewer, so that threads end together, and yet a thread reads on where it
+   has been reading. */
+static uint32_t some_of(uint32_t left, int threads) {
+    uint32_t some = left / (2 * (uint32_t)threads);
+    return some > 0 ? some : 1;
+}
+
 /* Do units of the job that is open until there are none. */
 static void do_units(int thread) {
     for (;;) {
         uint64_t ticket = READ(job.ticket);
-        uint32_t unit = (uint32_t)ticket;
-        if (unit == CLOSED || unit >= READ(job.units) || thread >= READ(job.threads)) {
+        uint32_t unit = (uint32_t)ticket, units = READ(job.units);
+        int threads = READ(job.threads);
+        if (unit == CLOSED || unit >= units || thread >= threads) {
             return;
         }
         Work work = READ(job.work);
         void *context = READ(job.context);
-        if (__atomic_compare_exchange_n(&job.ticket, &ticket, ticket + 1, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
-            work(context, unit, thread);
-            __atomic_fetch_add(&job.done, 1, __ATOMIC_SEQ_CST);
+        uint32_t some = some_of(units - unit, threads);
+        if (__atomic_compare_exchange_n(&job.ticket, &ticket, ticket + some, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST)) {
+            for (uint32_t i = 0; i < some; i++) {
+                work(context, unit + i, thread);
+            }
+            __atomic_fetch_add(&job.done, some, __ATOMIC_SEQ_CST);
         }
     }
 }

@@ -1,6 +1,11 @@
 /* Products in the vectors of eight that everything else is done in. */
 
-enum { WIDE = LANES, TILE = 6 /* rows of the largest register tile */ };
+enum {
+    WIDE = LANES,
+    SINGLE_TILE = 6, /* rows that one register tile takes */
+    TILE = 6,        /* rows of a tile where there are several */
+    QUERY_TILE = 6,  /* the same in attention */
+};
 
 typedef Lanes Wide;
 typedef Sums WideSums;
@@ -22,7 +27,7 @@ typedef Pairs WidePairs;
 #define wide_to_floats to_floats
 
 /* One chain waits for itself, so few rows take several panels at once. */
-#define PANELS_AT_ONCE(rows) ((rows) == 1 ? 4 : (rows) == 2 ? 2 : 1)
-#define TILE_SHAPES(CASE) CASE(1, 4) CASE(2, 2) CASE(3, 1) CASE(4, 1) CASE(5, 1) CASE(6, 1)
+#define PANELS_AT_ONCE(rows) ((rows) <= 2 ? 2 : 1)
+#define TILE_SHAPES(CASE) CASE(1, 2) CASE(2, 2) CASE(3, 1) CASE(4, 1) CASE(5, 1) CASE(6, 1)
 #define VECTORS_AT_ONCE(rows) ((rows) == 1 ? 8 : (rows) == 2 ? 4 : 2)
-#define TILE_ROWS(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)
+#define ROW_COUNTS(CASE) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6)

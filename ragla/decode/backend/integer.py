@@ -27,7 +27,7 @@ from ragla.decode.backend.kernel_linears import KernelIntegerLinear, packed_inte
 from ragla.decode.backend.linears import IntegerLinear, packing_integers, quantise
 from ragla.errors import ModelUnavailable, RaglaError
 
-PACKED = "packed-1"  # the numbers change with the schemes
+PACKED = "packed-2"  # the numbers change with the schemes
 INTEGERS = "integers-3"
 FINE_FIRST, FINE_LAST = 4, 3  # layers whose down projection sees outliers and gets 16-bit activations
 
@@ -112,9 +112,8 @@ def _store_integers(path: Path, places: list[LinearPlace], weights: StoredTensor
             parts = [weights[_stored_name(name, weights, model)] for name in place.full_names()]
             integers, scales = quantised(torch.cat(parts))
             name = place.full_names()[0]
-            save_file(
-                {f"{name}.integers": integers, f"{name}.scales": scales}, partial / f"{name}.safetensors"
-            )
+            tensors = {f"{name}.integers": integers.clone(), f"{name}.scales": scales}
+            save_file(tensors, partial / f"{name}.safetensors")
         partial.rename(path)
     except OSError as error:
         if not path.exists():  # else another process was quicker

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 import os
 from importlib import import_module
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import torch
 
-GROUP = 64  # outputs that are packed together
+GROUP = 32  # outputs that are packed together
 BLOCK = 256  # inputs that are summed together, with one scale in 8 bit
 LANES = 8  # widths of heads are multiples
+LINE = 64  # bytes of a cache line
+LARGE_PAGE = 1 << 21  # bytes
 FORMATS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.int8: 3}
 
 if TYPE_CHECKING:
@@ -36,8 +39,13 @@ compiled = _compiled()
 """Whether the kernels run."""
 
 
+def kind() -> str:
+    """Which kernels run: ``amx``, ``avx512``, ``avx2``, ``portable``; ``none`` where they were not built."""
+    return _kernels.kind() if compiled else "none"
+
+
 def pack(weight: torch.Tensor) -> torch.Tensor:
-    """A weight [out, in] of one of ``FORMATS`` in the kernels' layout, one dimension.
+    """A weight [out, in] of one of ``FORMATS`` in the kernels' layout, one dimension, in large pages.
 
     Outputs are padded to ``GROUP``, and in 8 bit inputs to an even number.
     """
@@ -60,11 +68,43 @@ def pack_scales(scales: torch.Tensor) -> torch.Tensor:
     return padded.view(-1, GROUP, blocks).transpose(1, 2).float().contiguous()
 
 
+class _LargePages:
+    """Memory that tensors are cut from, in pages that the system is asked to make large ones.
+
+    Weights are read end to end, and most are smaller than a page: laid one after the other they are all in
+    large ones. A piece of memory is given back when the last tensor in it is gone.
+    """
+
+    PIECE = 1 << 25  # bytes
+
+    def __init__(self) -> None:
+        self._left = torch.empty(0, dtype=torch.uint8)
+        self._one_at_a_time = Lock()
+
+    def take(self, n_bytes: int) -> torch.Tensor:
+        """So many uninitialised bytes, from a whole cache line on."""
+        lines = _round_up(n_bytes, LINE)
+        with self._one_at_a_time:
+            if lines > len(self._left):
+                self._left = self._mapped(max(lines, self.PIECE))
+            taken, self._left = self._left[:n_bytes], self._left[lines:]
+        return taken
+
+    @staticmethod
+    def _mapped(n_bytes: int) -> torch.Tensor:
+        memory = torch.empty(_round_up(n_bytes, LARGE_PAGE) + LARGE_PAGE, dtype=torch.uint8)
+        start = -memory.data_ptr() % LARGE_PAGE
+        memory = memory[start : start + n_bytes]
+        _kernels.large_pages(memory.data_ptr(), _round_up(n_bytes, LARGE_PAGE))
+        return memory
+
+
+_large_pages = _LargePages()
+
+
 def in_large_pages(elements: int, dtype: torch.dtype) -> torch.Tensor:
-    """Uninitialised memory that the system is asked to map in large pages: weights are read end to end."""
-    memory = torch.empty(elements, dtype=dtype)
-    _kernels.large_pages(memory.data_ptr(), memory.numel() * memory.element_size())
-    return memory
+    """An uninitialised tensor of one dimension for weights, which shares its memory with others."""
+    return _large_pages.take(elements * dtype.itemsize).view(dtype)
 
 
 def linear(
