@@ -2,30 +2,34 @@
 
 Asking a GPU for one value waits for all it was given to do; each token's ask would cost as much as many
 rows. So the best token of every row and its second thoughts are fetched together, and the step's time
-includes the wait. On a CPU nothing is fetched and each figure is computed when it is asked for.
+includes the wait. On a CPU the kernels rank all rows at once; without them each figure is computed when it is
+asked for.
 """
 
 from __future__ import annotations
 
 import torch
 
+from ragla.decode.backend import kernels
 from ragla.decode.verify import RANKS, best_with_logits, second_thoughts
 
 
 class RankedRows:
     """Logits [T, vocabulary] and, of each row, the best token and the ``RANKS`` best.
 
-    ``fetch``: whether to fetch at once; None: where the logits are not on the host.
+    ``fetch``: whether to rank all rows at once; None: where the kernels can or the logits are elsewhere.
     """
 
     def __init__(self, logits: torch.Tensor, *, fetch: bool | None = None) -> None:
         self.logits = logits
         self._fetched: list[list[float]] | None = None
-        if fetch or (fetch is None and logits.device.type != "cpu"):
+        by_kernels = kernels.can_rank(logits)
+        if fetch or (fetch is None and (by_kernels or logits.device.type != "cpu")):
             ids, values = best_with_logits(logits, RANKS)
             values = values.float()
+            first = ids[:, :1] if by_kernels else logits.argmax(-1, keepdim=True)
             # float32 holds every id below 2**24
-            parts = [logits.argmax(-1, keepdim=True), ids, values, torch.softmax(values, dim=-1)]
+            parts = [first, ids, values, torch.softmax(values, dim=-1)]
             self._fetched = torch.cat([part.float() for part in parts], dim=1).tolist()
 
     def first(self, node: int) -> int:

@@ -23,6 +23,8 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
+from ragla.decode.backend import kernels
+
 RANKS = 8  # second thoughts kept of a position
 
 
@@ -134,10 +136,13 @@ def second_thoughts(logits: torch.Tensor, count: int = RANKS) -> tuple[list[list
 def best_with_logits(logits: torch.Tensor, count: int, block: int = 256) -> tuple[torch.Tensor, torch.Tensor]:
     """Ids and logits [rows, count] of the best.
 
-    Only the blocks with the ``count`` largest maxima can hold them, so a full selection is not needed.
+    Without the kernels: only the blocks with the ``count`` largest maxima can hold them, so there is no full
+    selection.
     """
     rows, vocabulary = logits.shape
     count = min(count, vocabulary)
+    if kernels.can_rank(logits):
+        return kernels.best(logits, count)
     whole = vocabulary // block * block
     if whole // block <= count:
         best = logits.topk(count, dim=-1)

@@ -233,6 +233,45 @@ def test_attention_is_the_same_bits_on_every_processor(
     assert all(torch.equal(first, other) for other in others)
 
 
+@pytest.mark.usefixtures("variant")
+@few(4)
+@given(
+    vocabulary=st.integers(1, 300),
+    rows=st.integers(1, 9),
+    count=st.integers(1, 12),
+    values=st.sampled_from([[0.0, -0.0, 1.0], [-math.inf, 2.0], [math.nan, 1.0, math.inf], [0.5]]),
+    seed=st.integers(0, 1000),
+)
+def test_the_best_are_ranked_and_the_first_of_equals_comes_first(
+    vocabulary: int, rows: int, count: int, values: list[float], seed: int
+) -> None:
+    """Against a stable sort; the very first is torch's argmax, also where there is no number."""
+    count = min(count, vocabulary)
+    logits = numbers(rows, vocabulary + 3, seed=seed)[:, 1 : vocabulary + 1]
+    among = logits[:, :: 1 + seed % 5]
+    among.copy_(torch.tensor(values).repeat(vocabulary)[: among.shape[1]])
+    ids, best = kernels.best(logits, count)
+    for row, row_ids, row_best in zip(logits, ids, best, strict=True):
+        keys = [
+            (0, 0.0, token) if math.isnan(value) else (1, -value, token)
+            for token, value in enumerate(row.tolist())
+        ]
+        expected = [token for *_, token in sorted(keys)][:count]
+        assert row_ids.tolist() == expected
+        assert row_ids[0] == row.argmax()
+        torch.testing.assert_close(row_best, row[expected], rtol=0, atol=0, equal_nan=True)
+    with pytest.raises(ValueError, match="best of"):
+        kernels.best(logits, vocabulary + 1)
+
+
+def test_only_rows_that_lie_in_one_piece_are_ranked_by_the_kernels() -> None:
+    logits = numbers(4, 50)
+    assert kernels.can_rank(logits)
+    assert not kernels.can_rank(logits.T)
+    assert not kernels.can_rank(logits.double())
+    assert not kernels.can_rank(logits[0])
+
+
 def test_unknown_kernels_are_none_and_change_nothing() -> None:
     fastest = kernels._kernels.use("")
     assert kernels._kernels.use("sse2") is None

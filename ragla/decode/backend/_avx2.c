@@ -16,10 +16,10 @@
 #include "_wide_as_lanes.h"
 #include "_products.h"
 #include "_rows.h"
-
 #include "_attend.h"
+#include "_rank.h"
 
-static const Kernels kernels = {"avx2",        quantise_row, SINGLE_TILE, TILE, turn_rows, 0, linear_unit, attention_unit, normalise_row, place_row, gate_row};
+static const Kernels kernels = {"avx2",        quantise_row, SINGLE_TILE, TILE, turn_rows, 0, linear_unit, attention_unit, normalise_row, place_row, gate_row, rank_row};
 
 const Kernels *avx2_kernels(void) {
     unsigned a, b, c = 0, d;

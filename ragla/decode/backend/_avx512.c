@@ -17,10 +17,10 @@
 #include "_lanes_avx512.h"
 #include "_products.h"
 #include "_rows.h"
-
 #include "_attend.h"
+#include "_rank.h"
 
-static const Kernels kernels = {"avx512",      quantise_row, SINGLE_TILE, TILE, turn_rows, 0, linear_unit, attention_unit, normalise_row, place_row, gate_row};
+static const Kernels kernels = {"avx512",      quantise_row, SINGLE_TILE, TILE, turn_rows, 0, linear_unit, attention_unit, normalise_row, place_row, gate_row, rank_row};
 
 const Kernels *avx512_kernels(void) {
     __builtin_cpu_init();

@@ -179,6 +179,27 @@ static PyObject *attention(PyObject *module, PyObject *const *args, Py_ssize_t n
     return finished(done);
 }
 
+/* ---- Ranking -------------------------------------------------------------------------------------- */
+
+PyDoc_STRVAR(rank_doc, "rank(x, x_row, rows, n, count, ids, values, threads)");
+
+static PyObject *rank(PyObject *module, PyObject *const *args, Py_ssize_t n_args) {
+    (void)module;
+    if (!fits(n_args, 8)) {
+        return NULL;
+    }
+    Ranking ranking = {address(args[0]), number(args[1]), number(args[2]), number(args[3]),
+                       number(args[4]),  address(args[5]), address(args[6])};
+    int threads = (int)number(args[7]);
+    if (PyErr_Occurred()) {
+        return NULL;
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    run_ranking(kernels, &ranking, threads);
+    Py_END_ALLOW_THREADS;
+    Py_RETURN_NONE;
+}
+
 /* ---- A whole pass --------------------------------------------------------------------------------- */
 
 PyDoc_STRVAR(layers_doc, "layers(table, n_layers, last_norm, x, rows, prefix, capacity, hidden, heads, groups, width,\n"
@@ -261,6 +282,7 @@ static PyObject *kind(PyObject *module, PyObject *nothing) {
 static PyMethodDef methods[] = {
     {"linear", FAST_CALL(linear), METH_FASTCALL, linear_doc},
     {"attention", FAST_CALL(attention), METH_FASTCALL, attention_doc},
+    {"rank", FAST_CALL(rank), METH_FASTCALL, rank_doc},
     {"layers", FAST_CALL(layers), METH_FASTCALL, layers_doc},
     {"pack", FAST_CALL(pack), METH_FASTCALL, pack_doc},
     {"large_pages", FAST_CALL(large_pages), METH_FASTCALL, large_pages_doc},

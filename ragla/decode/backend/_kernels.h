@@ -84,6 +84,14 @@ typedef struct {
     int32_t *more;
 } Seen;
 
+/* The `count` best of each row of x [rows, n]: places and values [rows, count], best first. */
+typedef struct {
+    const float *x;
+    ptrdiff_t x_row, rows, n, count;
+    int64_t *ids;
+    float *values;
+} Ranking;
+
 /* A table of these comes from Python, where every field is a 64-bit integer. Addresses of what is not there
    are 0. */
 typedef struct {
@@ -125,6 +133,7 @@ typedef struct {
     void (*normalise_row)(const float *x, const float *weight, ptrdiff_t n, float epsilon, float *out);
     void (*place_row)(const Pass *pass, const Layer *layer, ptrdiff_t row, float *projected);
     void (*gate_row)(const float *gates, ptrdiff_t n, float *out);
+    void (*rank_row)(const float *x, ptrdiff_t n, ptrdiff_t count, int64_t *ids, float *values);
 } Kernels;
 
 /* NULL where this processor or this compiler has none. */
@@ -161,6 +170,7 @@ INLINE ptrdiff_t scores_row(const Attention *attention) {
 /* On several threads where it pays; 0 when memory is short. */
 int run_linear(const Kernels *kernels, Linear *linear, int threads);
 int run_attention(const Kernels *kernels, Attention *attention, int threads);
+void run_ranking(const Kernels *kernels, const Ranking *ranking, int threads);
 int run_layers(const Kernels *kernels, const Pass *pass, int threads);
 
 /* Call work(context, unit, thread) for all units, on several threads where there are some. */

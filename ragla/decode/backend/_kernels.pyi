@@ -36,6 +36,9 @@ def attention(
     threads: int,
     /,
 ) -> None: ...
+def rank(
+    x: int, x_row: int, rows: int, n: int, count: int, ids: int, values: int, threads: int, /
+) -> None: ...
 def layers(
     table: int,
     n_layers: int,

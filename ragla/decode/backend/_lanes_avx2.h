@@ -21,6 +21,8 @@ FAST Lanes with_sign(Lanes a, Lanes sign) {
 }
 /* a where the sign is negative, b elsewhere. */
 FAST Lanes by_sign(Lanes sign, Lanes a, Lanes b) { return _mm256_blendv_ps(b, a, sign); }
+/* A bit for each place where a is above b, or no number. */
+FAST int places_above(Lanes a, Lanes b) { return _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_NLE_UQ)); }
 FAST Lanes nearest(Lanes a) { return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 
 /* a · 2^n for whole n from -126 on, zero below. */

@@ -58,6 +58,12 @@ FAST Lanes by_sign(Lanes sign, Lanes a, Lanes b) {
     EACH(i) a.at[i] = signbit(sign.at[i]) ? a.at[i] : b.at[i];
     return a;
 }
+/* A bit for each place where a is above b, or no number. */
+FAST int places_above(Lanes a, Lanes b) {
+    int places = 0;
+    EACH(i) places |= !(a.at[i] <= b.at[i]) << i;
+    return places;
+}
 FAST Lanes nearest(Lanes a) {
     EACH(i) a.at[i] = rintf(a.at[i]);
     return a;

@@ -170,6 +170,26 @@ int run_attention(const Kernels *kernels, Attention *attention, int threads) {
     return done;
 }
 
+/* ---- Ranking -------------------------------------------------------------------------------------- */
+
+typedef struct {
+    const Kernels *kernels;
+    const Ranking *ranking;
+} Ranked;
+
+static void rank_unit(void *context, ptrdiff_t row, int thread) {
+    const Ranked *task = context;
+    const Ranking *ranking = task->ranking;
+    (void)thread;
+    task->kernels->rank_row(ranking->x + row * ranking->x_row, ranking->n, ranking->count,
+                            ranking->ids + row * ranking->count, ranking->values + row * ranking->count);
+}
+
+void run_ranking(const Kernels *kernels, const Ranking *ranking, int threads) {
+    Ranked task = {kernels, ranking};
+    share_out(rank_unit, &task, ranking->rows, ranking->rows * ranking->n < FEW ? 1 : threads);
+}
+
 /* ---- A pass --------------------------------------------------------------------------------------- */
 
 typedef struct {

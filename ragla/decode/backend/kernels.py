@@ -192,6 +192,39 @@ def attention(
     return out
 
 
+def can_rank(logits: torch.Tensor) -> bool:
+    """Whether these rows can be ranked here: float32 on the host, each in one piece."""
+    return (
+        compiled
+        and logits.device.type == "cpu"
+        and logits.dtype == torch.float32
+        and logits.dim() == 2
+        and (logits.stride(1) == 1 or logits.shape[1] == 1)
+    )
+
+
+def best(logits: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids, int64, and logits [rows, count] of the best of each row [rows, vocabulary], best first.
+
+    Of equals the first one is the better, and no number is better than all, as with ``torch.argmax``.
+    """
+    rows, vocabulary = logits.shape
+    ids, values = torch.empty(rows, count, dtype=torch.int64), torch.empty(rows, count)
+    if not 0 < count <= vocabulary:
+        raise ValueError(f"the {count} best of {vocabulary}")
+    _kernels.rank(
+        logits.data_ptr(),
+        logits.stride(0),
+        rows,
+        vocabulary,
+        count,
+        ids.data_ptr(),
+        values.data_ptr(),
+        torch.get_num_threads(),
+    )
+    return ids, values
+
+
 def weights(
     packed: torch.Tensor, scales: torch.Tensor | None, bias: torch.Tensor | None, inputs: int, outputs: int
 ) -> list[int]:
