@@ -71,27 +71,35 @@ typedef struct {
     _Alignas(TILE_BYTES) int8_t tiles[2][STEPS][TILE_ROWS * TILE_BYTES];
 } Quads;
 
-OWN void turn_block(const Linear *linear, ptrdiff_t group, ptrdiff_t block, ptrdiff_t depth, Quads *quads) {
-    ptrdiff_t unit = GROUP * ((linear->inputs + 1) / 2 * 2), at = block * BLOCK * GROUP;
-    const char *weights = linear->weights + group * unit, *next_unit = weights_after(linear, group, unit);
+/* A block of a group's weights: from where to turn it, and to ask ahead, in bytes of the group. */
+typedef struct {
+    const char *weights, *next_unit;
+    ptrdiff_t unit, at, depth;
+} Source;
+
+/* Both panels' tiles of a step. A step at a time, so that memory answers while tiles multiply. */
+OWN void turn_step(const Source *source, ptrdiff_t step, Quads *quads) {
     for (int panel = 0; panel < 2; panel++) {
-        for (ptrdiff_t start = 0; start < depth; start += TILE_BYTES) {
-            ptrdiff_t from = at + (panel * depth + start) * PANEL, ahead = from + AHEAD;
-            turn_weights((const int8_t *)weights + from, (depth - start) / 2,
-                         ahead < unit ? weights + ahead : next_unit + (ahead - unit),
-                         quads->tiles[panel][start / TILE_BYTES]);
-        }
+        ptrdiff_t start = step * TILE_BYTES, from = source->at + (panel * source->depth + start) * PANEL;
+        ptrdiff_t ahead = from + AHEAD;
+        turn_weights((const int8_t *)source->weights + from, (source->depth - start) / 2,
+                     ahead < source->unit ? source->weights + ahead : source->next_unit + (ahead - source->unit),
+                     quads->tiles[panel][step]);
     }
 }
 
-/* A tile of rows with such a block: their sums of high and low bytes with the one panel, then with the other. */
-OWN void multiply_tiles(const int8_t *high, const int8_t *low, ptrdiff_t row, const Quads *quads, ptrdiff_t steps,
-                        int32_t (*sums)[TILE_ROWS * PANEL]) {
+/* A tile of rows with a block of weights: their sums of high and low bytes with the one panel, then with the
+   other. The first tile of rows turns the weights for all. */
+OWN void multiply_tiles(const int8_t *high, const int8_t *low, ptrdiff_t row, const Source *source, Quads *quads,
+                        int is_first, int32_t (*sums)[TILE_ROWS * PANEL]) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    for (ptrdiff_t step = 0; step < steps; step++) {
+    for (ptrdiff_t step = 0; step * TILE_BYTES < source->depth; step++) {
+        if (is_first) {
+            turn_step(source, step, quads);
+        }
         _tile_loadd(4, high + step * TILE_BYTES, row);
         _tile_loadd(5, low + step * TILE_BYTES, row);
         _tile_loadd(6, quads->tiles[0][step], TILE_BYTES);
@@ -130,15 +138,17 @@ OWN void integer_unit(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row
     ptrdiff_t depths = (linear->inputs + 1) / 2 * 2, blocks = (linear->inputs + BLOCK - 1) / BLOCK;
     ptrdiff_t plane = levels_row(linear->inputs), row = 2 * plane; /* bytes */
     const int8_t *levels = (const int8_t *)linear->levels + first_row * row;
+    ptrdiff_t unit = GROUP * depths;
+    const char *weights = linear->weights + group * unit;
     shape_tiles(n_rows < TILE_ROWS ? (int)n_rows : TILE_ROWS); /* behind the last row is room for a whole tile */
     for (ptrdiff_t block = 0; block < blocks; block++) {
         ptrdiff_t left = depths - block * BLOCK, depth = left < BLOCK ? left : BLOCK;
         const float *scales = linear->scales + (group * blocks + block) * GROUP;
-        turn_block(linear, group, block, depth, &quads);
+        Source source = {weights, weights_after(linear, group, unit), unit, block * BLOCK * GROUP, depth};
         for (ptrdiff_t start = 0; start < n_rows; start += TILE_ROWS) {
             const int8_t *high = levels + start * row + block * BLOCK;
             ptrdiff_t rows = n_rows - start < TILE_ROWS ? n_rows - start : TILE_ROWS;
-            multiply_tiles(high, high + plane, row, &quads, (depth + TILE_BYTES - 1) / TILE_BYTES, sums);
+            multiply_tiles(high, high + plane, row, &source, &quads, start == 0, sums);
             add_sums(sums, scales, rows, block == 0, out + start);
         }
     }
