@@ -254,6 +254,19 @@ def test_integers_are_made_once_and_mended(folder: Path) -> None:
     assert [entry.name for entry in kept.parent.iterdir()] == [kept.name]
 
 
+def test_integers_in_an_older_layout_are_removed_when_they_are_made_anew(folder: Path) -> None:
+    keep = folder / "integers"
+    kind = "packed" if kernels.compiled else "integers"
+    for name in (f"{kind}-1", "another"):
+        (keep / name).mkdir(parents=True)
+        (keep / name / "model.safetensors").write_bytes(b"old")
+    load_target(folder, settings(folder, dtype="int8"))
+    left = {entry.name for entry in keep.iterdir()}
+    assert "another" in left
+    assert f"{kind}-1" not in left
+    assert len(left) == 2
+
+
 def test_an_integer_model_has_no_float_linears(whole: Path, tmp_path: Path) -> None:
     model = load_target(whole, settings(tmp_path, dtype="int8")).backend.model  # type: ignore[attr-defined]
     kinds = {type(module) for module in model.modules()}

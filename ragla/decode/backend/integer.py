@@ -84,11 +84,19 @@ def load_integer_model(folder: Path, config: Any, keep: Path) -> Any:
     if not _is_whole(path, places):
         shutil.rmtree(path, ignore_errors=True)
         _store_integers(path, places, weights, model)
+        _drop_older(path)
     _replace_linears(model, places, StoredTensors(path), weights)
     _fill_rest(model, weights)
     if kernels.compiled or torch._C._has_mkldnn:
         pack_conv1d(model)
     return model
+
+
+def _drop_older(path: Path) -> None:
+    """Remove what earlier versions packed in another layout, which nothing reads any more."""
+    kind, _, number = path.name.rpartition("-")
+    for older in (path.with_name(f"{kind}-{i}") for i in range(1, int(number))):
+        shutil.rmtree(older, ignore_errors=True)
 
 
 def _is_whole(path: Path, places: list[LinearPlace]) -> bool:
