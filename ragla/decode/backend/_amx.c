@@ -28,7 +28,7 @@
 enum {
     TILE_BYTES = 64,             /* of a row */
     STEPS = BLOCK / TILE_BYTES,  /* tiles along a block of inputs */
-    AHEAD = 8192,               /* bytes of weights that are asked for before they are needed */
+    AHEAD = 8192,                /* bytes of weights that are asked for before they are needed */
     HAS_TILES = 3 << 24,         /* AMX-TILE and AMX-INT8, of EDX */
     ASK_FOR_PERMISSION = 0x1023, /* ARCH_REQ_XCOMP_PERM */
     TILE_DATA = 18               /* XFEATURE_XTILEDATA */

@@ -52,8 +52,8 @@ OWN void any_rows(const float *a, ptrdiff_t a_row, const float *b, ptrdiff_t ste
     ptrdiff_t at = 0;
 #define COLUMNS(rows, vectors)                                                                                \
     for (; (vectors) <= VECTORS_AT_ONCE(rows) && at + (vectors) * WIDE <= columns; at += (vectors) * WIDE) {  \
-        float_tile(a, 1, a_row, (const char *)(b + at), FLOAT32, step, PANEL, ahead, depth, out + at, out_row, mode,  \
-                   rows, vectors);                                                                            \
+        float_tile(a, 1, a_row, (const char *)(b + at), FLOAT32, step, PANEL, ahead, depth, out + at,         \
+                   out_row, mode, rows, vectors);                                                             \
         ahead.from += (vectors) * WIDE * sizeof(float);                                                       \
     }
 #define ROWS(rows)                                                                                            \
@@ -91,8 +91,8 @@ INLINE Ahead share_of(const float *floats, ptrdiff_t n, ptrdiff_t depth, ptrdiff
 }
 
 /* Scores of all rows that see anything of it, a tile of keys at a time. */
-OWN void score(const Attention *attention, const float *keys, const float *values, const float *query, const Seen *const *seen,
-               ptrdiff_t n_rows, float *scores, ptrdiff_t scores_row, float *turned) {
+OWN void score(const Attention *attention, const float *keys, const float *values, const float *query,
+               const Seen *const *seen, ptrdiff_t n_rows, float *scores, ptrdiff_t scores_row, float *turned) {
     ptrdiff_t start = attention->n_keys, last = 0, width = attention->width;
     for (ptrdiff_t r = 0; r < n_rows; r++) {
         start = seen[r]->start < start ? seen[r]->start : start;
@@ -201,7 +201,8 @@ OWN void mix(const Attention *attention, const float *values, const float *next_
             ptrdiff_t first = tile_start(n_rows, tiles, tile);
             mix_block(attention, values, seen + first, shares + first * shares_row, shares_row, at,
                       smaller_of(end, at + VALUE_BLOCK),
-                      share_of(next, VALUE_BLOCK * attention->value_row, VALUE_BLOCK, tile, tiles), mixed + first * attention->value_width,
+                      share_of(next, VALUE_BLOCK * attention->value_row, VALUE_BLOCK, tile, tiles),
+                      mixed + first * attention->value_width,
                       (int)(tile_start(n_rows, tiles, tile + 1) - first));
         }
     }

@@ -20,7 +20,11 @@
 #include "_attend.h"
 #include "_rank.h"
 
-static const Kernels kernels = {"avx512",      quantise_row, SINGLE_TILE, TILE, turn_rows, 0, linear_unit, attention_unit, normalise_row, place_row, gate_row, rank_row};
+static const Kernels kernels = {
+    .name = "avx512",
+    .quantise_row = quantise_row, .single_tile = SINGLE_TILE, .tile = TILE, .turn_rows = turn_rows,
+    .linear_unit = linear_unit, .attention_unit = attention_unit, .normalise_row = normalise_row,
+    .place_row = place_row, .gate_row = gate_row, .rank_row = rank_row};
 
 const Kernels *avx512_kernels(void) {
     __builtin_cpu_init();

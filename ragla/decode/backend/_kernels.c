@@ -240,7 +240,7 @@ static PyObject *layers(PyObject *module, PyObject *const *args, Py_ssize_t n_ar
 
 /* ---- Module --------------------------------------------------------------------------------------- */
 
-/* The kernels of that name, or the fastest; none are an error for nobody: plain C is everywhere. */
+/* The kernels of that name, or the fastest; NULL where this processor has not got them. */
 static const Kernels *kernels_named(const char *name) {
     const Kernels *known[] = {amx_kernels(), avx512_kernels(), avx2_kernels(), &portable_kernels};
     for (int i = 0; i < 4; i++) {
@@ -251,8 +251,8 @@ static const Kernels *kernels_named(const char *name) {
     return NULL;
 }
 
-PyDoc_STRVAR(use_doc, "use(name)\n\nTake the kernels \"portable\", \"avx2\", \"avx512\" or \"amx\", or the fastest, \"\";\n"
-                      "returns their name, or None where this processor has not got them.");
+PyDoc_STRVAR(use_doc, "use(name)\n\nTake the kernels \"portable\", \"avx2\", \"avx512\" or \"amx\", or the fastest,\n"
+                      "\"\"; returns their name, or None where this processor has not got them.");
 
 static PyObject *use(PyObject *module, PyObject *name) {
     (void)module;

@@ -15,4 +15,8 @@
 #include "_attend.h"
 #include "_rank.h"
 
-const Kernels portable_kernels = {"portable",       quantise_row, SINGLE_TILE, TILE, turn_rows, 0, linear_unit, attention_unit, normalise_row, place_row, gate_row, rank_row};
+const Kernels portable_kernels = {
+    .name = "portable",
+    .quantise_row = quantise_row, .single_tile = SINGLE_TILE, .tile = TILE, .turn_rows = turn_rows,
+    .linear_unit = linear_unit, .attention_unit = attention_unit, .normalise_row = normalise_row,
+    .place_row = place_row, .gate_row = gate_row, .rank_row = rank_row};

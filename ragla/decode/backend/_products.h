@@ -39,8 +39,9 @@ FAST void fetch_ahead(Ahead ahead, ptrdiff_t k, ptrdiff_t lines) {
 
 /* out[r][0 … WIDE·vectors) (+)= Σ_k a[k][r] · b[k][…]: each sum one chain over k. a[k][r] is at
    a[k · a_step + r · a_row], vector v of input k at b[k · step + IN_PANELS(v, panel)]. */
-FAST void float_tile(const float *a, ptrdiff_t a_step, ptrdiff_t a_row, const char *b, Format format, ptrdiff_t step, ptrdiff_t panel,
-                     Ahead ahead, ptrdiff_t depth, float *out, ptrdiff_t out_row, int mode, int n_rows, int vectors) {
+FAST void float_tile(const float *a, ptrdiff_t a_step, ptrdiff_t a_row, const char *b, Format format,
+                     ptrdiff_t step, ptrdiff_t panel, Ahead ahead, ptrdiff_t depth, float *out,
+                     ptrdiff_t out_row, int mode, int n_rows, int vectors) {
     Wide sum[SINGLE_TILE][8];
     UNROLLED
     for (int r = 0; r < n_rows; r++) {
@@ -149,7 +150,8 @@ OWN void any_integer_tile(const int16_t *a, const char *b, Ahead ahead, ptrdiff_
 
 /* Rows of the product from `row` on, with a block of inputs and some panels. */
 OWN void linear_tile(const Linear *linear, const char *weights, Format format, ptrdiff_t group, ptrdiff_t block,
-                     ptrdiff_t column, Ahead ahead, ptrdiff_t row, ptrdiff_t depth, float *out, int n_rows, int panels) {
+                     ptrdiff_t column, Ahead ahead, ptrdiff_t row, ptrdiff_t depth, float *out, int n_rows,
+                     int panels) {
     int mode = block == 0 ? REPLACE : TOTAL;
     const int32_t *a = linear->turned + row * turned_row(linear);
     if (format == INTEGER8) {
@@ -225,7 +227,9 @@ OWN void turn_rows(const int32_t *from, ptrdiff_t row, ptrdiff_t n_rows, ptrdiff
     ptrdiff_t r = 0, whole = n / LANES * LANES;
     for (; r + LANES <= n_rows; r += LANES) {
         for (ptrdiff_t k = 0; k < whole; k += LANES) {
-            transpose((const float *)(const void *)(from + r * row + k), row, (float *)(void *)(to + k * n_rows + r), n_rows);
+            const void *square = from + r * row + k;
+            void *turned = to + k * n_rows + r;
+            transpose(square, row, turned, n_rows);
         }
         for (ptrdiff_t k = whole; k < n; k++) {
             for (int i = 0; i < LANES; i++) {

@@ -56,7 +56,8 @@ static void product_unit(void *context, ptrdiff_t unit, int thread) {
 static void turn_unit(void *context, ptrdiff_t unit, int thread) {
     const Product *product = context;
     const Linear *linear = product->linear;
-    ptrdiff_t first = unit * LINEAR_ROWS, left = linear->rows - first, n_rows = left < LINEAR_ROWS ? left : LINEAR_ROWS;
+    ptrdiff_t first = unit * LINEAR_ROWS, left = linear->rows - first;
+    ptrdiff_t n_rows = left < LINEAR_ROWS ? left : LINEAR_ROWS;
     ptrdiff_t tiles = tiles_of(n_rows, product->kernels->single_tile, product->kernels->tile), n = turned_row(linear);
     const int32_t *from = (const void *)linear->x;
     ptrdiff_t row = linear->x_row;
