@@ -1,7 +1,7 @@
 """In 8 bit the models give the same answers with drafts as without, near-ties included.
 
-Twenty answers by default where 8 bit is fast, with AVX-512 or AMX, else eleven. ``RAGLA_EXACT_ANSWERS=200 pytest
-tests/test_exact_answers.py`` takes six minutes with AMX and an hour or so without.
+Twenty answers by default where 8 bit is fast, with AVX-512 or AMX, else eleven. ``RAGLA_EXACT_ANSWERS=200
+pytest tests/test_exact_answers.py`` takes six minutes with AMX and an hour or so without.
 """
 
 from __future__ import annotations
