@@ -181,21 +181,25 @@ OWN void quantise_row(const float *x, ptrdiff_t inputs, int16_t *levels, float *
     *scale = largest / LEVELS;
 }
 
-/* NULL also where the system refuses tiles: an old one, or a signal stack that has no room for them. */
+static int has_tiles(void) {
+    unsigned a, b, c, d = 0;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & HAS_TILES) == HAS_TILES &&
+           syscall(SYS_arch_prctl, ASK_FOR_PERMISSION, TILE_DATA) == 0;
+}
+
+/* NULL also where the system refuses tiles: an old one, or a signal stack that has no room for them. Filled in
+   once, by the thread that loads the module: later ones may be computing with it. */
 const Kernels *amx_kernels(void) {
     static Kernels kernels;
-    unsigned a, b, c, d = 0;
     const Kernels *others = avx512_kernels();
-    int has_tiles = others != NULL && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & HAS_TILES) == HAS_TILES;
-    if (!has_tiles || syscall(SYS_arch_prctl, ASK_FOR_PERMISSION, TILE_DATA) != 0) {
-        return NULL;
+    if (kernels.name == NULL && others != NULL && has_tiles()) {
+        kernels = *others;
+        kernels.name = "amx";
+        kernels.quantise_row = quantise_row;
+        kernels.keeps_levels = 1;
+        kernels.linear_unit = linear_unit;
     }
-    kernels = *others;
-    kernels.name = "amx";
-    kernels.quantise_row = quantise_row;
-    kernels.keeps_levels = 1;
-    kernels.linear_unit = linear_unit;
-    return &kernels;
+    return kernels.name == NULL ? NULL : &kernels;
 }
 
 #else
