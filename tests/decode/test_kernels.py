@@ -278,6 +278,25 @@ def test_unknown_kernels_are_none_and_change_nothing() -> None:
     assert kernels._kernels.use("") == fastest
 
 
+@pytest.mark.skipif(kernels.kind() != "amx", reason="no tile registers here")
+def test_where_the_system_refuses_tile_registers_others_are_used() -> None:
+    """As it does where a thread's signal stack has no room for them."""
+    script = """
+import ctypes, importlib.util, sys
+class Stack(ctypes.Structure):
+    _fields_ = [("start", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t)]
+small = ctypes.create_string_buffer(4096)
+assert ctypes.CDLL(None).sigaltstack(ctypes.byref(Stack(ctypes.addressof(small), 0, 4096)), None) == 0
+spec = importlib.util.spec_from_file_location("_kernels", sys.argv[1])
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+print(module.kind(), module.use("amx"))
+"""
+    command = [sys.executable, "-c", script, str(kernels._kernels.__file__)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "avx512 None\n"
+
+
 def test_small_weights_share_large_pages() -> None:
     first, second = (kernels.in_large_pages(1000, torch.float16) for _ in range(2))
     apart = second.data_ptr() - first.data_ptr()
