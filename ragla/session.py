@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ragla import models
+from ragla import __version__, models
 from ragla.config import Profile
 from ragla.conversation_file import holds_only_conversations
 from ragla.errors import IndexUnusable, UsageError
@@ -263,9 +263,11 @@ def save_step_cost(profile: Profile, target: TargetModel, cost: StepCost) -> Non
 def _step_cost_file(profile: Profile, target: TargetModel) -> Path:
     import torch
 
+    from ragla.decode.backend import kernels
+
     conditions = (
-        profile.decode.model, target.dtype, target.backend.name, str(target.backend.device),
-        torch.get_num_threads(), torch.__version__, platform.processor(), platform.node(),
+        profile.decode.model, target.dtype, target.backend.name, str(target.backend.device), kernels.kind(),
+        __version__, torch.get_num_threads(), torch.__version__, platform.processor(), platform.node(),
     )  # fmt: skip
     digest = hashlib.sha256(repr(conditions).encode()).hexdigest()[:16]
     return models.cache_folder() / "step-cost" / f"{digest}.json"

@@ -10,6 +10,7 @@ import pytest
 
 from ragla import models, session
 from ragla.config import Profile
+from ragla.decode.backend import kernels
 from ragla.decode.budget import StepCost
 from ragla.errors import IndexUnusable, ModelUnavailable
 
@@ -114,7 +115,8 @@ def target(**changes: Any) -> Any:
     return SimpleNamespace(dtype="float32", backend=backend, **changes)
 
 
-def test_step_costs_are_kept_for_the_same_conditions_only() -> None:
+def test_step_costs_are_kept_for_the_same_conditions_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Among them the kernels: a cache can outlive a machine, and one name can be given to several."""
     profile = Profile()
     cost = session.load_step_cost(profile, target())
     assert cost.table == {}
@@ -123,6 +125,8 @@ def test_step_costs_are_kept_for_the_same_conditions_only() -> None:
     other = target()
     other.dtype = "int8"
     assert session.load_step_cost(profile, other).table == {}
+    monkeypatch.setattr(kernels, "kind", lambda: "another")
+    assert session.load_step_cost(profile, target()).table == {}
 
 
 @pytest.mark.parametrize(
