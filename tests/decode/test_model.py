@@ -255,12 +255,12 @@ def test_integers_are_made_once_and_mended(folder: Path) -> None:
 
 
 def test_integers_in_an_older_layout_are_removed_when_they_are_made_anew(folder: Path) -> None:
-    keep = folder / "integers"
+    keep = folder / "kept"  # other tests may have filled the usual one
     kind = "packed" if kernels.compiled else "integers"
     for name in (f"{kind}-1", "another"):
         (keep / name).mkdir(parents=True)
         (keep / name / "model.safetensors").write_bytes(b"old")
-    load_target(folder, settings(folder, dtype="int8"))
+    load_target(folder, settings(folder, dtype="int8", integers=keep))
     left = {entry.name for entry in keep.iterdir()}
     assert "another" in left
     assert f"{kind}-1" not in left
