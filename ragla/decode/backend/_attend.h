@@ -37,6 +37,10 @@ static void look(const uint8_t *visible, ptrdiff_t n_keys, Seen *seen) {
     }
 }
 
+INLINE Ahead further(Ahead ahead, size_t bytes) {
+    return (Ahead){ahead.from == NULL ? NULL : ahead.from + bytes, ahead.bytes};
+}
+
 /* The same sums for one row and eight columns. */
 OWN void half_tile(const float *a, const float *b, ptrdiff_t step, ptrdiff_t depth, float *out, int mode) {
     Lanes sum = mode == CONTINUE ? load(out) : zero();
@@ -54,7 +58,7 @@ OWN void any_rows(const float *a, ptrdiff_t a_row, const float *b, ptrdiff_t ste
     for (; (vectors) <= VECTORS_AT_ONCE(rows) && at + (vectors) * WIDE <= columns; at += (vectors) * WIDE) {  \
         float_tile(a, 1, a_row, (const char *)(b + at), FLOAT32, step, PANEL, ahead, depth, out + at,         \
                    out_row, mode, rows, vectors);                                                             \
-        ahead.from += (vectors) * WIDE * sizeof(float);                                                       \
+        ahead = further(ahead, (vectors) * WIDE * sizeof(float));                                             \
     }
 #define ROWS(rows)                                                                                            \
     case rows:                                                                                                \
