@@ -34,6 +34,7 @@ from ragla.decode.model import LoadSettings, TargetModel, load_target  # noqa: E
 from ragla.decode.request import DecodeRequest  # noqa: E402
 from ragla.decode.stats import DecodeStats  # noqa: E402
 from ragla.decode.tree_attention import causal_rows  # noqa: E402
+from ragla.session import integers_folder  # noqa: E402
 from ragla.trie import Drafter, DraftLimits  # noqa: E402
 
 Rounds = dict[str, list[float]]
@@ -47,7 +48,8 @@ TEXT = Path(__file__).parent.parent / "corpora" / "handbook" / "en"
 def main() -> None:
     """Measure and print."""
     options, eager = arguments(), None
-    settings = LoadSettings(dtype=options.dtype, threads=options.threads, integers=options.integers)
+    integers = options.integers or integers_folder(options.model)
+    settings = LoadSettings(dtype=options.dtype, threads=options.threads, integers=integers)
     target = load_target(options.model, settings)
     if not options.no_eager:
         plain = LoadSettings(backend="eager", dtype="float32", threads=options.threads)
@@ -87,7 +89,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--decode", type=int, default=0, help="also decode so many tokens, plain and drafted")
     parser.add_argument("--budget", type=int, default=16, help="draft nodes of a step, the first included")
     parser.add_argument("--threads", type=int, default=0)
-    parser.add_argument("--integers", type=Path, default=Path("integers"), help="folder for 8-bit weights")
+    parser.add_argument("--integers", type=Path, help="folder for 8-bit weights; else ragla's cache")
     parser.add_argument("--cpu-time", action="store_true", help="for a busy machine, with --threads 1")
     parser.add_argument("--no-eager", action="store_true", help="where memory does not hold it too")
     parser.add_argument("--json", action="store_true")
