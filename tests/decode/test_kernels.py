@@ -53,10 +53,14 @@ def variant(request: pytest.FixtureRequest) -> Iterator[str]:
     kernels._kernels.use("")
 
 
-def with_each_kind(compute: Callable[[], torch.Tensor]) -> list[torch.Tensor]:
-    """The same from all kernels of this processor that round a product and its addition together."""
+VECTORS = ("avx2", "avx512")  # kernels that round a product and its addition together
+TILES = "amx"  # exact with 8-bit weights; floats are multiplied in pieces, and summed in another order
+
+
+def with_each_kind(compute: Callable[[], torch.Tensor], names: tuple[str, ...]) -> list[torch.Tensor]:
+    """The same from each of these kernels that this processor has."""
     found = []
-    for name in ("avx2", "avx512", "amx"):
+    for name in names:
         if kernels._kernels.use(name) is not None:
             found.append(compute())
     kernels._kernels.use("")
@@ -217,8 +221,25 @@ def test_products_are_the_same_bits_on_every_processor(
     inputs, outputs = shape
     linear = linear_of(kind, rounded(kind, numbers(outputs, inputs, seed=seed)), None)
     x = numbers(rows, inputs, seed=seed + 1)
-    first, *others = with_each_kind(lambda: linear(x)) or [x]
+    names = (*VECTORS, TILES) if kind == "int8" else VECTORS
+    first, *others = with_each_kind(lambda: linear(x), names) or [x]
     assert all(torch.equal(first, other) for other in others)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("inputs", [1, 40, 576, 4097])
+@pytest.mark.usefixtures("variant")
+def test_products_are_as_exact_as_float32_allows(kind: str, inputs: int) -> None:
+    """Also where rows and weights differ by ten orders of magnitude, and every bit of them counts."""
+    weight = rounded(kind, numbers(70, inputs))
+    if kind != "float16":
+        weight = rounded(kind, weight * (4 * numbers(70, 1, seed=1)).exp())
+    x = numbers(50, inputs, seed=2) * (6 * numbers(50, 1, seed=3)).exp()
+    expected = x.double() @ weight.double().T
+    magnitude = x.double().abs() @ weight.double().abs().T
+    error = (linear_of(kind, weight, None)(x) - expected) / magnitude
+    assert error.abs().max() < 8 * 2**-24
+    assert error.square().mean().sqrt() < 2**-24
 
 
 @few(4)
@@ -229,7 +250,8 @@ def test_attention_is_the_same_bits_on_every_processor(
     visible = tree_rows(random_tree(nodes, seed), prefix, torch.device("cpu")).visible[None, None]
     query = numbers(1, 6, nodes, width, seed=seed)
     key, value = (numbers(1, 2, prefix + nodes, width, seed=seed + i) for i in (1, 2))
-    first, *others = with_each_kind(lambda: kernels.attention(query, key, value, visible, 0.2)) or [query]
+    found = with_each_kind(lambda: kernels.attention(query, key, value, visible, 0.2), (*VECTORS, TILES))
+    first, *others = found or [query]
     assert all(torch.equal(first, other) for other in others)
 
 

@@ -1,7 +1,8 @@
-/* Products with 8-bit weights in the tile registers of Intel's AMX, from Sapphire Rapids on.
+/* Products in the tile registers of Intel's AMX, from Sapphire Rapids on.
 
-   A 16-bit level is 256 · high + low, a signed and an unsigned byte; what the tiles sum of both is exact, so
-   the results are the bits of the other kernels. All else is done with AVX-512. */
+   With 8-bit weights a 16-bit level is 256 · high + low, a signed and an unsigned byte; what the tiles sum of both
+   is exact, so the results are the bits of the other kernels. Floats: see _amx_floats.h. All else is done with
+   AVX-512. */
 
 #if defined(__linux__) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE /* syscall */
@@ -18,20 +19,23 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define TARGET target("amx-tile,amx-int8,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")
+#define TARGET target("amx-tile,amx-int8,amx-bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")
 #define FAST static inline __attribute__((always_inline, TARGET))
 #define OWN static __attribute__((TARGET))
 
 #include "_lanes_avx2.h"
 #include "_product_rows.h"
 
+/* Compilers know not that tiles read and write memory. */
+#define KEEP_ORDER __asm__ volatile("" ::: "memory")
+
 enum {
-    TILE_BYTES = 64,             /* of a row */
-    STEPS = BLOCK / TILE_BYTES,  /* tiles along a block of inputs */
-    AHEAD = 8192,                /* bytes of weights that are asked for before they are needed */
-    HAS_TILES = 3 << 24,         /* AMX-TILE and AMX-INT8, of EDX */
-    ASK_FOR_PERMISSION = 0x1023, /* ARCH_REQ_XCOMP_PERM */
-    TILE_DATA = 18               /* XFEATURE_XTILEDATA */
+    TILE_BYTES = 64,               /* of a row */
+    STEPS = BLOCK / TILE_BYTES,    /* tiles along a block of inputs */
+    AHEAD = 8192,                  /* bytes of weights that are asked for before they are needed */
+    HAS_TILES = 3 << 24 | 1 << 22, /* AMX-TILE, AMX-INT8 and AMX-BF16, of EDX */
+    ASK_FOR_PERMISSION = 0x1023,   /* ARCH_REQ_XCOMP_PERM */
+    TILE_DATA = 18                 /* XFEATURE_XTILEDATA */
 };
 
 /* The layout that ldtilecfg takes. */
@@ -100,6 +104,7 @@ OWN void multiply_tiles(const int8_t *high, const int8_t *low, ptrdiff_t row, co
         if (is_first) {
             turn_step(source, step, quads);
         }
+        KEEP_ORDER;
         _tile_loadd(4, high + step * TILE_BYTES, row);
         _tile_loadd(5, low + step * TILE_BYTES, row);
         _tile_loadd(6, quads->tiles[0][step], TILE_BYTES);
@@ -113,6 +118,7 @@ OWN void multiply_tiles(const int8_t *high, const int8_t *low, ptrdiff_t row, co
     _tile_stored(1, sums[1], TILE_BYTES);
     _tile_stored(2, sums[2], TILE_BYTES);
     _tile_stored(3, sums[3], TILE_BYTES);
+    KEEP_ORDER;
 }
 
 /* out (+)= scales · (256 · high + low) */
@@ -156,11 +162,21 @@ OWN void integer_unit(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row
     finish_rows(linear, group, first_row, n_rows, out);
 }
 
+#include "_amx_floats.h"
+
 OWN void linear_unit(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row, ptrdiff_t n_rows) {
-    if (linear->format == INTEGER8) {
+    switch (linear->format) {
+    case INTEGER8:
         integer_unit(linear, group, first_row, n_rows);
-    } else {
-        avx512_kernels()->linear_unit(linear, group, first_row, n_rows);
+        return;
+    case FLOAT16:
+        float16_unit(linear, group, first_row, n_rows);
+        return;
+    case BFLOAT16:
+        bfloat16_unit(linear, group, first_row, n_rows);
+        return;
+    default:
+        float32_unit(linear, group, first_row, n_rows);
     }
 }
 
@@ -197,6 +213,7 @@ const Kernels *amx_kernels(void) {
         kernels.name = "amx";
         kernels.quantise_row = quantise_row;
         kernels.keeps_levels = 1;
+        kernels.split_row = split_row;
         kernels.linear_unit = linear_unit;
     }
     return kernels.name == NULL ? NULL : &kernels;

@@ -122,7 +122,7 @@ OWN void score(const Attention *attention, const float *keys, const float *value
 }
 
 /* Scores become shares, those of seen keys beside each other from scores[start] on; returns one over their
-   sum. There is room for a vector behind the last score. */
+   sum. There is room for a wide vector behind the last score. */
 OWN float share(const Seen *seen, float softcap, float *scores) {
     ptrdiff_t n = seen->end - seen->start + seen->n_more;
     float *row = scores + seen->start, lanes[LANES];
@@ -132,20 +132,23 @@ OWN float share(const Seen *seen, float softcap, float *scores) {
     for (ptrdiff_t i = 0; softcap > 0.0f && i < n; i += LANES) {
         store(row + i, softly_capped(load(row + i), softcap));
     }
-    store(row + n, all(-INFINITY));
-    Lanes most = all(-INFINITY), sum = zero();
-    for (ptrdiff_t i = 0; i < n; i += LANES) {
-        most = larger(load(row + i), most);
+    for (int i = 0; i < WIDE; i++) {
+        row[n + i] = -INFINITY;
     }
-    store(lanes, most);
+    Wide most = wide_all(-INFINITY);
+    Lanes sum = zero();
+    for (ptrdiff_t i = 0; i < n; i += WIDE) {
+        most = wide_larger(load_wide(row + i), most);
+    }
+    store(lanes, larger_of_wide(most));
     float largest = lanes[0];
     for (int i = 1; i < LANES; i++) {
         largest = lanes[i] > largest ? lanes[i] : largest;
     }
-    for (ptrdiff_t i = 0; i < n; i += LANES) {
-        Lanes e = exponential(add(load(row + i), all(-largest)));
-        sum = add(sum, e);
-        store(row + i, e);
+    for (ptrdiff_t i = 0; i < n; i += WIDE) {
+        Wide e = wide_exponential(wide_add(load_wide(row + i), wide_all(-largest)));
+        sum = add_wide(sum, e);
+        store_wide(row + i, e);
     }
     store(lanes, sum);
     return n == 0 ? 0.0f : 1.0f / sum_of(lanes);

@@ -56,6 +56,7 @@ typedef struct {
     ptrdiff_t x_row;
     const int16_t *levels; /* x in 16 bit, levels_row(inputs) a row, with a scale for each row */
     const float *x_scales;
+    const uint16_t *pieces; /* x in pieces of 16 bit, pieces_row(inputs) a row, where kernels split rows */
     const int32_t *turned; /* x, or pairs of levels, tile after tile of rows: [turned_row][rows of the tile] */
     const char *weights;
     const float *scales;
@@ -127,6 +128,8 @@ typedef struct {
     ptrdiff_t single_tile, tile; /* rows: see tiles_of */
     void (*turn_rows)(const int32_t *from, ptrdiff_t row, ptrdiff_t n_rows, ptrdiff_t n, int32_t *to);
     int keeps_levels; /* in rows */
+    /* Or NULL: floats are turned instead. n_rows of a tile have their pieces side by side. */
+    void (*split_row)(const float *x, ptrdiff_t inputs, ptrdiff_t n_rows, uint16_t *pieces);
     void (*linear_unit)(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row, ptrdiff_t n_rows);
     void (*attention_unit)(const Attention *attention, ptrdiff_t group, ptrdiff_t first, ptrdiff_t n_rows,
                            char *scratch);
@@ -145,6 +148,9 @@ const Kernels *amx_kernels(void);
 /* Room for a row's levels: whole lines of them, and of their halves. */
 INLINE ptrdiff_t levels_row(ptrdiff_t inputs) { return (inputs + LINE - 1) / LINE * LINE; }
 
+/* Room for the three pieces of a row's floats, each in whole lines. */
+INLINE ptrdiff_t pieces_row(ptrdiff_t inputs) { return (inputs + LINE / 2 - 1) / (LINE / 2) * (LINE / 2) * 3; }
+
 /* Numbers of 32 bits of a row that is turned. */
 INLINE ptrdiff_t turned_row(const Linear *linear) {
     return linear->format == INTEGER8 ? levels_row(linear->inputs) / 2 : linear->inputs;
@@ -162,9 +168,9 @@ INLINE const char *weights_after(const Linear *linear, ptrdiff_t group, ptrdiff_
     return linear->weights + ((group + 1) * GROUP < linear->outputs ? group + 1 : group) * bytes;
 }
 
-/* Room for a row's scores: whole tiles of keys, and a vector more. */
+/* Room for a row's scores: whole tiles of keys, and a wide vector more. */
 INLINE ptrdiff_t scores_row(const Attention *attention) {
-    return (attention->n_keys + KEY_TILE - 1) / KEY_TILE * KEY_TILE + LANES;
+    return (attention->n_keys + KEY_TILE - 1) / KEY_TILE * KEY_TILE + 2 * LANES;
 }
 
 /* On several threads where it pays; 0 when memory is short. */

@@ -20,6 +20,20 @@ FAST Wide wide_zero(void) { return _mm512_setzero_ps(); }
 FAST Wide wide_add(Wide a, Wide b) { return _mm512_add_ps(a, b); }
 FAST Wide wide_multiply(Wide a, Wide b) { return _mm512_mul_ps(a, b); }
 FAST Wide wide_multiply_add(Wide a, Wide b, Wide c) { return _mm512_fmadd_ps(a, b, c); }
+FAST Wide wide_larger(Wide a, Wide b) { return _mm512_max_ps(a, b); }
+FAST Wide wide_nearest(Wide a) {
+    return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+FAST Wide wide_scaled_by_power(Wide a, Wide n) {
+    __m512i power = _mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23);
+    __mmask16 kept = _mm512_cmp_ps_mask(n, _mm512_set1_ps(-126.0f), _CMP_GE_OQ);
+    return _mm512_maskz_mul_ps(kept, a, _mm512_castsi512_ps(power));
+}
+/* Eight sums take sixteen numbers in turn. */
+FAST Lanes add_wide(Lanes sums, Wide a) {
+    return add(add(sums, _mm512_castps512_ps256(a)), _mm512_extractf32x8_ps(a, 1));
+}
+FAST Lanes larger_of_wide(Wide a) { return larger(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1)); }
 
 FAST Wide load_wide_half(const uint16_t *from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)from));

@@ -1,20 +1,27 @@
 /* What happens to single rows between the products. Included once for each kind of vector. */
 
-/* e^x for x ≤ 0, with an error of about one unit in the last place; 0 from about -87 on. */
-FAST Lanes exponential(Lanes x) {
-    x = larger(x, all(-120.0f));
-    Lanes n = nearest(multiply(x, all(1.44269504088896341f)));
-    Lanes r = multiply_add(n, all(-0.693359375f), x);
-    r = multiply_add(n, all(2.12194440e-4f), r);
-    Lanes p = all(1.9875691500e-4f);
-    p = multiply_add(p, r, all(1.3981999507e-3f));
-    p = multiply_add(p, r, all(8.3334519073e-3f));
-    p = multiply_add(p, r, all(4.1665795894e-2f));
-    p = multiply_add(p, r, all(1.6666665459e-1f));
-    p = multiply_add(p, r, all(5.0000001201e-1f));
-    p = add(multiply_add(p, multiply(r, r), r), all(1.0f));
-    return scaled_by_power(p, n);
-}
+/* e^x for x ≤ 0, with an error of about one unit in the last place; 0 from about -87 on. With operations whose
+   names begin in one way or the other, so that wide vectors give the same bits. */
+#define EXPONENTIAL(Vector, P)                                                                                \
+    FAST Vector P##exponential(Vector x) {                                                                    \
+        x = P##larger(x, P##all(-120.0f));                                                                    \
+        Vector n = P##nearest(P##multiply(x, P##all(1.44269504088896341f)));                                  \
+        Vector r = P##multiply_add(n, P##all(-0.693359375f), x);                                              \
+        r = P##multiply_add(n, P##all(2.12194440e-4f), r);                                                    \
+        Vector p = P##all(1.9875691500e-4f);                                                                  \
+        p = P##multiply_add(p, r, P##all(1.3981999507e-3f));                                                  \
+        p = P##multiply_add(p, r, P##all(8.3334519073e-3f));                                                  \
+        p = P##multiply_add(p, r, P##all(4.1665795894e-2f));                                                  \
+        p = P##multiply_add(p, r, P##all(1.6666665459e-1f));                                                  \
+        p = P##multiply_add(p, r, P##all(5.0000001201e-1f));                                                  \
+        p = P##add(P##multiply_add(p, P##multiply(r, r), r), P##all(1.0f));                                   \
+        return P##scaled_by_power(p, n);                                                                      \
+    }
+
+EXPONENTIAL(Lanes, )
+#ifndef wide_exponential
+EXPONENTIAL(Wide, wide_)
+#endif
 
 /* cap · tanh(x / cap), from e^(-2|x / cap|). */
 FAST Lanes softly_capped(Lanes x, float cap) {

@@ -33,6 +33,7 @@ typedef struct {
     ptrdiff_t row_blocks;
     float *x_scales;
     int16_t *levels;
+    uint16_t *pieces;
     int32_t *turned;
 } Product;
 
@@ -42,6 +43,15 @@ static void quantise_unit(void *context, ptrdiff_t unit, int thread) {
     (void)thread;
     product->kernels->quantise_row(linear->x + unit * linear->x_row, linear->inputs,
                                    product->levels + unit * levels_row(linear->inputs), product->x_scales + unit);
+}
+
+static void split_unit(void *context, ptrdiff_t unit, int thread) {
+    const Product *product = context;
+    const Linear *linear = product->linear;
+    ptrdiff_t first = unit / TILE_ROWS * TILE_ROWS, left = linear->rows - first;
+    (void)thread;
+    product->kernels->split_row(linear->x + unit * linear->x_row, linear->inputs, left < TILE_ROWS ? left : TILE_ROWS,
+                                product->pieces + first * pieces_row(linear->inputs) + (unit - first) * LINE / 2);
 }
 
 static void product_unit(void *context, ptrdiff_t unit, int thread) {
@@ -73,23 +83,30 @@ static void turn_unit(void *context, ptrdiff_t unit, int thread) {
 }
 
 static int product_in(Room *room, const Kernels *kernels, Linear *linear, int threads) {
-    Product product = {kernels, linear, (linear->rows + LINEAR_ROWS - 1) / LINEAR_ROWS, NULL, NULL, NULL};
+    Product product = {kernels, linear, (linear->rows + LINEAR_ROWS - 1) / LINEAR_ROWS, NULL, NULL, NULL, NULL};
     int is_integer = linear->format == INTEGER8, some = linear->rows * linear->inputs < FEW ? 1 : threads;
-    int turns = linear->rows > 1 && !(is_integer && kernels->keeps_levels);
+    int splits = !is_integer && kernels->split_row != NULL;
+    int turns = linear->rows > 1 && !splits && !(is_integer && kernels->keeps_levels);
     size_t rows = (size_t)((linear->rows + TILE_ROWS - 1) / TILE_ROWS * TILE_ROWS);
     size_t levels = is_integer ? rows * (size_t)levels_row(linear->inputs) * sizeof(int16_t) : 0;
+    size_t pieces = splits ? rows * (size_t)pieces_row(linear->inputs) * sizeof(uint16_t) : 0;
     size_t turned = turns ? (size_t)(linear->rows * turned_row(linear)) * sizeof(int32_t) : 0;
-    product.levels = room_of(room, levels + turned + rows * sizeof(float));
+    product.levels = room_of(room, levels + pieces + turned + rows * sizeof(float));
     if (product.levels == NULL) {
         return 0;
     }
-    product.turned = (int32_t *)(void *)((char *)product.levels + levels);
+    product.pieces = (uint16_t *)(void *)((char *)product.levels + levels);
+    product.turned = (int32_t *)(void *)((char *)product.pieces + pieces);
     product.x_scales = (float *)(void *)((char *)product.turned + turned);
     linear->x_scales = product.x_scales;
     linear->levels = product.levels;
+    linear->pieces = product.pieces;
     linear->turned = turns ? product.turned : is_integer ? (const void *)product.levels : (const void *)linear->x;
     if (is_integer) {
         share_out(quantise_unit, &product, linear->rows, some);
+    }
+    if (splits) {
+        share_out(split_unit, &product, linear->rows, some);
     }
     if (turns) {
         share_out(turn_unit, &product, product.row_blocks, some);

@@ -18,6 +18,10 @@ typedef Pairs WidePairs;
 #define wide_add add
 #define wide_multiply multiply
 #define wide_multiply_add multiply_add
+#define wide_larger larger
+#define wide_exponential exponential
+#define add_wide add
+#define larger_of_wide(a) (a)
 #define load_wide_half load_half
 #define load_wide_bfloat load_bfloat
 #define no_wide_sums no_sums
