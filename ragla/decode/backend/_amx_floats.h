@@ -300,10 +300,30 @@ FAST void multiply_rows(const Rows *rows, const FloatSource *source, ptrdiff_t s
     KEEP_ORDER;
 }
 
+/* What finish_rows does, without a copy. */
+OWN void finish_sums(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row, ptrdiff_t n_rows,
+                     const TileSums *sums) {
+    for (ptrdiff_t panel = 0; panel < 2; panel++) {
+        ptrdiff_t first = group * GROUP + panel * PANEL, left = linear->outputs - first;
+        __mmask16 there = (__mmask16)(left >= PANEL ? 0xffff : left > 0 ? (1 << left) - 1 : 0);
+        __m512 bias = linear->bias == NULL ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(there, linear->bias + first);
+        for (ptrdiff_t r = 0; r < n_rows; r++) {
+            ptrdiff_t at = (first_row + r) * linear->outputs + first;
+            __m512 sum = _mm512_load_ps(sums[r / TILE_ROWS].panels[panel] + r % TILE_ROWS * PANEL);
+            if (linear->bias != NULL) {
+                sum = _mm512_add_ps(sum, bias);
+            }
+            if (linear->addend != NULL) {
+                sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(there, linear->addend + at));
+            }
+            _mm512_mask_storeu_ps(linear->out + at, there, sum);
+        }
+    }
+}
+
 FAST void float_unit_of(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row, ptrdiff_t n_rows, Format format) {
     SplitWeights split[SLOTS];
     TileSums sums[LINEAR_ROWS / TILE_ROWS];
-    float out[LINEAR_ROWS][GROUP];
     ptrdiff_t size = format == FLOAT32 ? 4 : 2, unit = GROUP * linear->inputs * size;
     ptrdiff_t tile_bytes = TILE_ROWS * pieces_row(linear->inputs) * 2, tiles = (n_rows + TILE_ROWS - 1) / TILE_ROWS;
     const char *pieces = (const char *)linear->pieces + first_row / TILE_ROWS * tile_bytes;
@@ -325,13 +345,8 @@ FAST void float_unit_of(const Linear *linear, ptrdiff_t group, ptrdiff_t first_r
             }
         }
     }
-    for (ptrdiff_t r = 0; r < n_rows; r++) {
-        for (int panel = 0; panel < 2; panel++) {
-            const float *found = sums[r / TILE_ROWS].panels[panel] + r % TILE_ROWS * PANEL;
-            _mm512_storeu_ps(out[r] + panel * PANEL, _mm512_load_ps(found));
-        }
-    }
-    finish_rows(linear, group, first_row, n_rows, out);
+    _tile_release();
+    finish_sums(linear, group, first_row, n_rows, sums);
 }
 
 OWN void float32_unit(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row, ptrdiff_t n_rows) {

@@ -122,7 +122,7 @@ OWN void score(const Attention *attention, const float *keys, const float *value
 }
 
 /* Scores become shares, those of seen keys beside each other from scores[start] on; returns one over their
-   sum. There is room for a wide vector behind the last score. */
+   sum. There is room for two wide vectors behind the last score. */
 OWN float share(const Seen *seen, float softcap, float *scores) {
     ptrdiff_t n = seen->end - seen->start + seen->n_more;
     float *row = scores + seen->start, lanes[LANES];
@@ -132,15 +132,16 @@ OWN float share(const Seen *seen, float softcap, float *scores) {
     for (ptrdiff_t i = 0; softcap > 0.0f && i < n; i += LANES) {
         store(row + i, softly_capped(load(row + i), softcap));
     }
-    for (int i = 0; i < WIDE; i++) {
+    for (int i = 0; i < 2 * WIDE; i++) {
         row[n + i] = -INFINITY;
     }
-    Wide most = wide_all(-INFINITY);
+    Wide most = wide_all(-INFINITY), others = most;
     Lanes sum = zero();
-    for (ptrdiff_t i = 0; i < n; i += WIDE) {
+    for (ptrdiff_t i = 0; i < n; i += 2 * WIDE) {
         most = wide_larger(load_wide(row + i), most);
+        others = wide_larger(load_wide(row + i + WIDE), others);
     }
-    store(lanes, larger_of_wide(most));
+    store(lanes, larger_of_wide(wide_larger(most, others)));
     float largest = lanes[0];
     for (int i = 1; i < LANES; i++) {
         largest = lanes[i] > largest ? lanes[i] : largest;

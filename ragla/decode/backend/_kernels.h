@@ -168,9 +168,9 @@ INLINE const char *weights_after(const Linear *linear, ptrdiff_t group, ptrdiff_
     return linear->weights + ((group + 1) * GROUP < linear->outputs ? group + 1 : group) * bytes;
 }
 
-/* Room for a row's scores: whole tiles of keys, and a wide vector more. */
+/* Room for a row's scores: whole tiles of keys, and two wide vectors more. */
 INLINE ptrdiff_t scores_row(const Attention *attention) {
-    return (attention->n_keys + KEY_TILE - 1) / KEY_TILE * KEY_TILE + 2 * LANES;
+    return (attention->n_keys + KEY_TILE - 1) / KEY_TILE * KEY_TILE + 4 * LANES;
 }
 
 /* On several threads where it pays; 0 when memory is short. */
