@@ -160,14 +160,15 @@ def _greedy(answerer: Answerer) -> Callable[[Prepared, DecodeRequest], Decoded]:
 def _drained(blocks: Iterator[Block], stats: DecodeStats, seeded_s: float) -> Decoded:
     """Decode to the end and do nothing between steps, so that the decoder's clock counts decoding only."""
     token_ids = tuple(token for block in blocks for token in block.token_ids)
+    commits = tuple(step.committed for step in stats.steps)
     return Decoded(
         token_ids,
-        prefill_tokens=1,
+        prefill_tokens=len(token_ids) - sum(commits),
         steps=len(stats.steps),
         accepted=stats.accepted,
         ttft_s=seeded_s + stats.prefill_s,
         decode_s=stats.decode_s,
-        commits=tuple(step.committed for step in stats.steps),
+        commits=commits,
         nodes=sum(stats.nodes),
         seed_s=seeded_s,
         draft_s=sum(step.draft_s for step in stats.steps),

@@ -10,9 +10,16 @@ from hashlib import sha256
 from math import inf
 from time import time
 
+from ragla.trie.core import Contexts
 from ragla.trie.token_trie import TokenTrie
 
 MOST_USES = 256  # past it all uses are halved, so that yesterday's favourite can leave
+BEGINNING = tuple(range(2**31 - 3, 2**31))
+"""Stands before each answer in the trie, so that what answers begin with is what followed it.
+
+Ids that no vocabulary has. Their number is the length of the match that the beginning counts as: with one
+it is trusted too little beside what the prompt says of its last token, with many too much.
+"""
 SPARE_REMOVALS = 64  # a trie is built anew when more answers than it holds and these were taken out of it
 
 
@@ -136,10 +143,15 @@ class Answers:
 
     def _cut(self, token_ids: Sequence[int]) -> tuple[int, ...]:
         """As much of an answer as fits, alone, whatever its tokens are: a token adds ``order + 1`` nodes."""
-        return tuple(token_ids[: self.max_nodes // (self.trie.windows.order + 1)])
+        fitting = self.max_nodes // (self.trie.windows.order + 1) - len(BEGINNING)
+        return tuple(token_ids[: max(0, fitting)])
+
+    def beginning(self) -> Contexts:
+        """The contexts of an answer of which nothing is there yet: the root alone where there are no answers."""
+        return self.trie.contexts(BEGINNING)
 
     def _add(self, name: str, kept: KeptAnswer) -> None:
-        self.trie.insert(kept.token_ids, name)
+        self._insert(name, kept)
         self.kept[name] = kept
         self._names[kept.token_ids] = name
 
@@ -152,14 +164,17 @@ class Answers:
         if self._removals > len(self.kept) + SPARE_REMOVALS:
             self._rebuild()
         else:
-            self.trie.forget(kept.token_ids, name)
+            self.trie.forget([*BEGINNING, *kept.token_ids], name, -len(BEGINNING))
 
     def _rebuild(self) -> None:
         """Count what is kept anew: a trie remembers where what it has forgotten began and ended."""
         self._removals = 0
         self.trie.clear()
         for name, kept in self.kept.items():
-            self.trie.insert(kept.token_ids, name)
+            self._insert(name, kept)
+
+    def _insert(self, name: str, kept: KeptAnswer) -> None:
+        self.trie.insert([*BEGINNING, *kept.token_ids], name, -len(BEGINNING))
 
     def _make_room(self, spared: str) -> None:
         """Remove the least used until the rest fits."""

@@ -80,6 +80,8 @@ class Drafter:
         self.variants = {} if alike is None else self._variants(alike)
         for source in self._sources:
             source.contexts = source.trie.contexts(self._tail)
+        if self.answers is not None and "prefill-draft" not in self.without:
+            self._sources[1].contexts = self.answers.beginning()
         self._tree: Grown | None = None
 
     def _seed(self, prompt: list[int], sources: list[tuple[str, Sequence[int]]]) -> None:
@@ -253,6 +255,15 @@ class Drafter:
         if self.answers is not None and answer_ids:
             self.answers.keep(answer_ids, name)
             self._sources[1].contexts = self.answers.trie.contexts(self._tail)
+
+    def draft_beginning(self, last_token: int, limits: DraftLimits) -> DraftTree:
+        """The best tree after a prompt's last token, before anything is committed.
+
+        What answers begin with is known from earlier ones: without any it is node 0 alone.
+        """
+        if self.answers is None or not self.answers.kept or "prefill-draft" in self.without:
+            return DraftTree([last_token])
+        return self.draft(last_token, limits)
 
     def draft(self, last_token: int, limits: DraftLimits) -> DraftTree:
         """The best tree of at most ``limits.budget`` nodes after ``last_token``, likeliest node first."""

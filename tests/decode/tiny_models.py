@@ -88,7 +88,7 @@ class ScriptedBackend:
 
     name = "scripted"
     device = torch.device("cpu")
-    drafts = True
+    drafts = drafts_with_prompt = True
 
     def __init__(self, following: Callable[[int, int], int], context_end: int = 10_000) -> None:
         self.following = following
@@ -98,7 +98,7 @@ class ScriptedBackend:
     def new_cache(self, capacity: int) -> KVCache:
         return KVCache(1, capacity)
 
-    def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
+    def forward(self, rows: QueryRows, cache: KVCache, *, last: int = 0) -> torch.Tensor:
         """One-hot logits; the cache's rows are the tokens, so that their order can be checked."""
         assert int(rows.positions.max()) < self.context_end
         self.forwards.append(len(rows.token_ids))
@@ -107,4 +107,4 @@ class ScriptedBackend:
         pairs = zip(rows.token_ids.tolist(), rows.positions.tolist(), strict=True)
         for row, (token, position) in enumerate(pairs):
             logits[row, self.following(token, position)] = 1.0
-        return logits[-1:] if last_only else logits
+        return logits[-last:]
