@@ -10,16 +10,9 @@ from hashlib import sha256
 from math import inf
 from time import time
 
-from ragla.trie.core import Contexts
 from ragla.trie.token_trie import TokenTrie
 
 MOST_USES = 256  # past it all uses are halved, so that yesterday's favourite can leave
-BEGINNING = tuple(range(2**31 - 3, 2**31))
-"""Stands before each answer in the trie, so that what answers begin with is what followed it.
-
-Ids that no vocabulary has. Their number is the length of the match that the beginning counts as: with one
-it is trusted too little beside what the prompt says of its last token, with many too much.
-"""
 SPARE_REMOVALS = 64  # a trie is built anew when more answers than it holds and these were taken out of it
 
 
@@ -143,15 +136,10 @@ class Answers:
 
     def _cut(self, token_ids: Sequence[int]) -> tuple[int, ...]:
         """As much of an answer as fits, alone, whatever its tokens are: a token adds ``order + 1`` nodes."""
-        fitting = self.max_nodes // (self.trie.windows.order + 1) - len(BEGINNING)
-        return tuple(token_ids[: max(0, fitting)])
-
-    def beginning(self) -> Contexts:
-        """The contexts of an answer of which nothing is there yet: the root alone where there are no answers."""
-        return self.trie.contexts(BEGINNING)
+        return tuple(token_ids[: self.max_nodes // (self.trie.windows.order + 1)])
 
     def _add(self, name: str, kept: KeptAnswer) -> None:
-        self._insert(name, kept)
+        self.trie.insert(kept.token_ids, name)
         self.kept[name] = kept
         self._names[kept.token_ids] = name
 
@@ -164,17 +152,14 @@ class Answers:
         if self._removals > len(self.kept) + SPARE_REMOVALS:
             self._rebuild()
         else:
-            self.trie.forget([*BEGINNING, *kept.token_ids], name, -len(BEGINNING))
+            self.trie.forget(kept.token_ids, name)
 
     def _rebuild(self) -> None:
         """Count what is kept anew: a trie remembers where what it has forgotten began and ended."""
         self._removals = 0
         self.trie.clear()
         for name, kept in self.kept.items():
-            self._insert(name, kept)
-
-    def _insert(self, name: str, kept: KeptAnswer) -> None:
-        self.trie.insert([*BEGINNING, *kept.token_ids], name, -len(BEGINNING))
+            self.trie.insert(kept.token_ids, name)
 
     def _make_room(self, spared: str) -> None:
         """Remove the least used until the rest fits."""

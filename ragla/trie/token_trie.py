@@ -51,10 +51,10 @@ class TokenTrie:
         """Count more tokens of the sequence that was inserted last."""
         self.windows.count(token_ids)
 
-    def forget(self, token_ids: Sequence[int], name: str, offset: int = 0) -> None:
-        """Take back a sequence that was inserted whole with that name and offset, and its origin with it."""
+    def forget(self, token_ids: Sequence[int], name: str) -> None:
+        """Take back a sequence that was inserted whole under that name, and its origin with it."""
         self.windows.forget(token_ids)
-        self._origins[self._origins.index(Origin(name, offset))] = None
+        self._origins[self._origins.index(Origin(name, 0))] = None
 
     def origin(self, position: int) -> Origin | None:
         """Where the token at a position of the whole was read; None where that was forgotten since."""

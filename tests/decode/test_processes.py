@@ -53,7 +53,7 @@ if target.follow is not None:
     print("followed")
 else:
     answer = plain(target.backend, REQUEST)
-    found, stats = drafted(target.backend, REQUEST, DraftLimits(budget=16), [answer])
+    found, stats = drafted(target.backend, REQUEST, DraftLimits(budget=16), [answer], [answer[:2], [7, 8]])
     weight = target.backend.inner.model.model.layers[0].self_attn.q_proj.weight
     print(json.dumps([answer, found, stats.tokens_per_step, list(weight.to_local().shape)]))
 """
@@ -95,8 +95,11 @@ def test_a_follower_ends_with_the_same_rows() -> None:
     expected = plain(tiny(), REQUEST)
     crossed = [ids for token in expected for ids in (token, (token * 7 + 1) % 120)]
     for _ in range(2):
-        found, stats = drafted(leader, REQUEST, DraftLimits(budget=12), [crossed, expected])
+        found, stats = drafted(
+            leader, REQUEST, DraftLimits(budget=12), [crossed, expected], [expected[:3], crossed]
+        )
         assert found == expected
+        assert stats.prefill_accepted > 2
         assert stats.tokens_per_step > 1.5
     cache = leader.new_cache(64)
     leader.forward_ranked(causal_rows(REQUEST.prompt_ids, 0, CPU), cache, 4)
