@@ -50,6 +50,11 @@ class Decoded:
     calibration_s: float = 0.0
 
     @property
+    def later_tokens(self) -> int:
+        """Tokens after the first; prefill may have given some of them, too."""
+        return len(self.token_ids) - 1
+
+    @property
     def step_tokens(self) -> int:
         """Tokens committed after prefill."""
         return len(self.token_ids) - self.prefill_tokens

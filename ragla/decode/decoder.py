@@ -45,9 +45,9 @@ def lookahead(
     """Decode with drafts; yields the tokens of each step and fills ``stats``.
 
     The drafter has begun with the prompt. A first draft is verified together with the prompt's last chunk,
-    where it is known how answers begin. ``cost`` says how many nodes a step is worth; without it the
-    whole budget is verified. ``observe`` sees every step's draft tree with its accepted nodes. ``kept`` may hold
-    what the prompt begins with. Near-ties up to ``tie``, see ``ragla.decode.ties``, are decided by a pass
+    where it is known how answers begin. ``cost`` says how many nodes that and a step are worth; without it
+    the whole budget is verified. ``observe`` sees every step's draft tree with its accepted nodes. ``kept``
+    may hold what the prompt begins with. Near-ties up to ``tie``, see ``ragla.decode.ties``, are decided by a pass
     over a single row. It attends to rows that drafts have left in the cache, with their own rounding, so
     in half precision an answer can still differ from the plain loop's.
     """

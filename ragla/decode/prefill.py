@@ -4,8 +4,8 @@ The last chunk may carry a draft: rows that are no part of the prompt but of wha
 
 The last bits of a chunk's rows depend on how many rows went through the model together, so a chunk is
 kept whole or not at all, and only where the next prompt would have made the same one: the same tokens
-from the same place, after the same chunks, and no draft beside them. What is kept is then bit for bit what would be computed, on
-every backend whose forward pass gives equal results for equal inputs.
+from the same place, after the same chunks, and no draft beside them. What is kept is then bit for bit what
+would be computed, on every backend whose forward pass gives equal results for equal inputs.
 """
 
 from __future__ import annotations

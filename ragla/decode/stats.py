@@ -89,6 +89,6 @@ class DecodeStats:
 
     @property
     def decode_tokens_per_s(self) -> float:
-        """Tokens that steps committed, per second spent on them: what came with the prompt is not counted."""
-        committed = sum(step.committed for step in self.steps)
-        return committed / self.decode_s if self.decode_s > 0 else 0.0
+        """Tokens that did not come with the prompt, per second spent on them."""
+        later = max(0, self.tokens - 1 - self.prefill_accepted)
+        return later / self.decode_s if self.decode_s > 0 else 0.0

@@ -261,7 +261,7 @@ class Drafter:
             self._sources[1].contexts = self.answers.trie.contexts(self._tail)
 
     def draft_beginning(self, last_token: int, limits: DraftLimits) -> DraftTree:
-        """The best tree after a prompt, to be verified with it: node 0 alone where no earlier answers are known.
+        """The best tree after a prompt, to be verified with it; node 0 alone without earlier answers.
 
         To be called between ``begin`` and the first ``commit``.
         """
