@@ -28,7 +28,8 @@ from ragla.decode.verify import TokenChooser
 from ragla.memory import out_of_memory
 from ragla.trie import Drafter, DraftLimits, DraftTree, accepted_path
 
-Observer = Callable[[DraftTree, list[int]], None]
+Observer = Callable[[int, DraftTree, list[int]], None]
+"""Called with a step's number, its draft tree and the accepted nodes; 0: the prompt's pass."""
 
 
 def lookahead(
@@ -46,10 +47,10 @@ def lookahead(
 
     The drafter has begun with the prompt. A first draft is verified together with the prompt's last chunk,
     where it is known how answers begin. ``cost`` says how many nodes that and a step are worth; without it
-    the whole budget is verified. ``observe`` sees every step's draft tree with its accepted nodes. ``kept``
-    may hold what the prompt begins with. Near-ties up to ``tie``, see ``ragla.decode.ties``, are decided by a pass
-    over a single row. It attends to rows that drafts have left in the cache, with their own rounding, so
-    in half precision an answer can still differ from the plain loop's.
+    the whole budget is verified. ``observe`` sees every draft tree with its accepted nodes. ``kept``
+    may hold what the prompt begins with. Near-ties up to ``tie``, see ``ragla.decode.ties``, are decided by
+    a pass over a single row. It attends to rows that drafts have left in the cache, with their own rounding,
+    so in half precision an answer can still differ from the plain loop's.
     """
     limits = limits or DraftLimits()
     kept = kept or PromptCache(reuse=False)
@@ -77,8 +78,8 @@ def lookahead(
         else:
             stats.prefill_drafted, stats.prefill_accepted = len(tree) - 1, len(nodes)
         stats.decode_s += perf_counter() - began
-        if observe is not None and stats.steps:
-            observe(tree, nodes)
+        if observe is not None and (stats.steps or len(tree) > 1):
+            observe(len(stats.steps), tree, nodes)
         yield block(tree, nodes, chosen)
         if ending.reason:
             return

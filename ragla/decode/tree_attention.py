@@ -82,14 +82,14 @@ def text_and_tree_rows(
 
     The text's last token is the tree's node 0, so that the last ``len(tree)`` rows are its nodes.
     """
-    text = causal_rows(token_ids, prefix, device)
     if len(tree) == 1:
-        return text
-    draft = tree_rows(tree, prefix + len(token_ids) - 1, device)
-    before, rows = len(token_ids) - 1, len(token_ids) - 1 + len(tree)
-    among = torch.ones(rows, rows, dtype=torch.bool).tril_()
+        return causal_rows(token_ids, prefix, device)
+    before = len(token_ids) - 1
+    ids = torch.tensor([*token_ids, *tree.token_ids[1:]], dtype=torch.long)
+    depths = torch.tensor(tree.depths(), dtype=torch.long)
+    places = torch.cat([torch.arange(before), depths.add_(before)]).add_(prefix)
+    among = torch.ones(len(ids), len(ids), dtype=torch.bool).tril_()
     among[before:, before:] = _family(tree)
-    ids, places = torch.cat([text.ids, draft.ids[1:]]), torch.cat([text.places, draft.places[1:]])
     return QueryRows(ids, places, among, prefix, device)
 
 

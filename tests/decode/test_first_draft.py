@@ -115,12 +115,13 @@ def test_a_block_says_where_its_tokens_were_read() -> None:
     blocks = list(
         lookahead(
             scripted(), drafter, DecodeRequest(PROMPT, 9), DecodeStats(), LIMITS,
-            observe=lambda tree, nodes: seen.append((tree, nodes)),
+            observe=lambda number, tree, nodes: seen.append((number, len(nodes))),
         )
     )  # fmt: skip
     assert blocks[0].token_ids == ANSWER[:4]
     assert blocks[0].origins == [("earlier", 0), ("earlier", 1), ("earlier", 2), None]
-    assert len(seen) == len(blocks) - 1  # only steps are observed
+    assert [number for number, _ in seen] == [*range(len(blocks))]
+    assert seen[0] == (0, 3)
 
 
 @pytest.mark.parametrize(("family", "backend"), FAMILIES)
