@@ -26,7 +26,12 @@ from tests.decode.tiny_models import VOCABULARY, ScriptedBackend, drafted, few, 
 CPU = torch.device("cpu")
 PROMPT = [5, 6, 7]
 LIMITS = DraftLimits(budget=16)
-FAMILIES = [("llama", "eager"), ("gemma3_text", "cpu"), ("mistral", "cpu"), ("llama", "cpu")]
+KINDS = [
+    ("llama", "eager", "float32"),
+    ("gemma3_text", "cpu", "float32"),
+    ("mistral", "cpu", "float32"),
+    ("llama", "cpu", "int8"),
+]
 
 
 def following(token: int, position: int) -> int:
@@ -124,7 +129,7 @@ def test_a_block_says_where_its_tokens_were_read() -> None:
     assert seen[0] == (0, 3)
 
 
-@pytest.mark.parametrize(("family", "backend"), FAMILIES)
+@pytest.mark.parametrize(("family", "backend", "dtype"), KINDS)
 @few(20)
 @given(
     prompt=st.lists(st.integers(3, VOCABULARY - 1), min_size=1, max_size=60),
@@ -137,11 +142,11 @@ def test_a_block_says_where_its_tokens_were_read() -> None:
     rank=st.booleans(),
 )
 def test_the_ids_are_the_plain_loops(
-    load_tiny: Any, family: str, backend: str, prompt: list[int], rows: int, cut: int, budget: int,
-    shape: Any, known: int, sampling: SamplingSettings, rank: bool,
+    load_tiny: Any, family: str, backend: str, dtype: str, prompt: list[int], rows: int, cut: int,
+    budget: int, shape: Any, known: int, sampling: SamplingSettings, rank: bool,
 ) -> None:  # fmt: skip
     """Over chunks, budgets, shapes, windows and draws; answers decoded over kept rows in between."""
-    target = load_tiny(family, backend, "float32")
+    target = load_tiny(family, backend, dtype)
     request = DecodeRequest(
         prompt, 12, target.end_ids, sampling=sampling, prefill_rows=rows, cuts=(cut,), rank_prompt=rank
     )
@@ -154,6 +159,30 @@ def test_the_ids_are_the_plain_loops(
         found, stats = drafted(target.backend, request, limits, [false], earlier, kept)
         assert found == expected
         assert stats.prefill_drafted <= budget - 1
+
+
+@pytest.mark.parametrize(("family", "backend", "dtype"), KINDS)
+def test_a_draft_beside_the_prompt_leaves_its_rows_alone(
+    load_tiny: Any, family: str, backend: str, dtype: str
+) -> None:
+    """To the bit where rows stand alone, and the ranks of the prompt, too."""
+    target = load_tiny(family, backend, dtype).backend
+    ids, tree = [*range(20, 60)], random_tree(9, 4)
+    kept, ranks = [], []
+    for rows in (causal_rows(ids, 0, CPU), text_and_tree_rows(ids, tree, 0, CPU)):
+        cache = target.new_cache(80)
+        logits, ranked = target.forward_ranked(rows, cache, 4, last=len(rows) - 39)
+        states = [part[:, :, :40] for layer in cache.rows for part in (layer.keys, layer.values)]
+        kept.append([*states, logits[:1]])
+        ranks.append(ranked[:40])
+        assert len(ranked) == len(rows)
+        assert torch.equal(logits, target.forward(rows, target.new_cache(80), last=len(rows) - 39))
+    for alone, beside in zip(*kept, strict=True):
+        if backend == "cpu" and target.drafts_with_prompt:
+            assert torch.equal(alone, beside)
+        else:
+            torch.testing.assert_close(alone, beside)
+    assert ranks[0] == ranks[1]
 
 
 def test_a_chunk_with_a_draft_beside_it_is_not_kept() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragla.trie import Answers, Drafter, DraftLimits, DraftTree
+from ragla.trie import LIVE_SOURCES, Answers, Drafter, DraftLimits, DraftTree
 from ragla.trie.answer_store import AnswerStore
 from ragla.trie.answers import KeptAnswer
 from ragla.trie.beginnings import ANSWERS, TOKENS, Beginnings
@@ -60,6 +60,7 @@ def test_without_evidence_nothing_is_drafted() -> None:
         Drafter(),
         drafter([1, 2, 3], without=("prefill-draft",)),
         drafter([1, 2, 3], without=("answers",)),
+        drafter([1, 2, 3], without=LIVE_SOURCES),  # as a replay would
     ):
         assert first_draft(silent).token_ids == [PROMPT[-1]]
 
