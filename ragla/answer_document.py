@@ -184,6 +184,13 @@ class AnswerDocument(Checked):
         """The answer, as far as a document tells: no token ids, no passages, nothing to decode again."""
         stats = self.stats
         tokens = stats.tokens or 0
+        steps = [StepStats(**dict(step)) for step in self.steps]
+        with_prompt = (0, 0)
+        if not self.remote:  # a server elsewhere tells of no single step
+            with_prompt = (
+                (stats.drafted or 0) - sum(step.drafted for step in steps),
+                (stats.accepted or 0) - sum(step.accepted for step in steps),
+            )
         return Answer(
             self.question,
             self.answer,
@@ -197,7 +204,9 @@ class AnswerDocument(Checked):
                 decided_alone=stats.decided_alone or 0,
                 prefill_s=stats.prefill_s or 0.0,
                 decode_s=stats.decode_s,
-                steps=[StepStats(**dict(step)) for step in self.steps],
+                prefill_drafted=with_prompt[0],
+                prefill_accepted=with_prompt[1],
+                steps=steps,
             ),
             ttft_s=stats.ttft_s,
             retrieval_s=stats.retrieval_s,

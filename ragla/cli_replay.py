@@ -99,7 +99,8 @@ def show_step(found: Recording, number: int) -> None:
     from ragla.render import counted
     from ragla.replaying import drawn
 
-    if not 0 < number <= len(found.steps):
+    chosen = next((step for step in found.steps if step.step == number), None)
+    if chosen is None:
         kept = counted(len(found.steps), "draft tree")
         raise UsageError(f"--step {number}: the recording has {kept}", "all of them: ragla replay --trace")
-    output().print(drawn(found.steps[number - 1]))
+    output().print(drawn(chosen))

@@ -82,7 +82,7 @@ def chance_of_yes(
     if not yes or not no or len(request.prompt_ids) >= backend.context_end:
         return None
     cache = kept.take(backend, request, len(request.prompt_ids))
-    logits = prefill(backend, cache, request, on_ranks, kept).float()
+    logits = prefill(backend, cache, request, on_ranks, kept)[-1].float()
     for_yes, for_no = (torch.logsumexp(logits[sorted(ids)], 0) for ids in (yes, no))
     return float(torch.sigmoid(for_yes - for_no))
 

@@ -94,9 +94,10 @@ class Recording(Checked):
     def _tells_one_answer(self) -> Self:
         if "".join(piece.text for piece in self.pieces) != self.answer.text:
             raise ValueError("pieces are not the text of the answer")
-        if len(self.steps) not in (0, len(self.answer.stats.steps)):
+        first = 0 if self.steps and self.steps[0].step == 0 else 1  # 0: what was verified with the prompt
+        if self.steps and len(self.steps) != len(self.answer.stats.steps) + 1 - first:
             raise ValueError("steps are not those of the answer")
-        if any(step.step != number for number, step in enumerate(self.steps, 1)):
+        if any(step.step != number for number, step in enumerate(self.steps, first)):
             raise ValueError("steps are out of order")
         moments: tuple[list[Any], ...] = (self.pieces, self.steps)
         if any(later.at_s < one.at_s for row in moments for one, later in pairwise(row)):

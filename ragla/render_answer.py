@@ -68,13 +68,16 @@ def unsupported_lines(found: Sequence[Unsupported]) -> Iterable[Text]:
 def stats_line(answer: Answer) -> Text:
     """What the answer cost: the numbers are defined in ``ragla.decode.stats``."""
     stats = answer.stats
-    line = Text(f"{counted(stats.tokens, 'token')} in {counted(len(stats.steps), 'step')} · ", style="dim")
-    line.append(f"{stats.tokens_per_step:.1f} tokens/step", style="bold green")
+    line = Text(f"{counted(stats.tokens, 'token')} in {counted(len(stats.steps), 'step')}", style="dim")
+    if stats.steps:
+        line.append(" · ", style="dim").append(f"{stats.tokens_per_step:.1f} tokens/step", style="bold green")
+    with_prompt = f", {stats.prefill_accepted} with the prompt" if stats.prefill_accepted else ""
     line.append(
-        f" · {stats.accepted_share:.0%} accepted · first token {answer.ttft_s:.1f} s"
-        f" · {stats.decode_tokens_per_s:.1f} tokens/s",
+        f" · {stats.accepted_share:.0%} accepted{with_prompt} · first token {answer.ttft_s:.1f} s",
         style="dim",
     )
+    if stats.steps:
+        line.append(f" · {stats.decode_tokens_per_s:.1f} tokens/s", style="dim")
     if stats.reused:
         line.append(f" · {stats.reused} of {stats.prompt_tokens} prompt tokens kept", style="dim")
     if stats.decided_alone:
@@ -105,9 +108,9 @@ def cost_lines(answer: Answer) -> Iterable[Text]:
         yield Text(f"asked first if the passages say the answer: yes {answer.judged:.2f}", style="dim")
     if answer.figures is not None:
         yield figures_line(answer, answer.figures)
-    if answer.stats.steps:
+    if answer.stats.steps or answer.stats.prefill_accepted:
         yield stats_line(answer)
-    if answer.stats.drafted:
+    if answer.stats.steps and answer.stats.drafted:
         yield nodes_line(answer.stats.nodes)
 
 

@@ -18,9 +18,12 @@ ACCEPTED, REJECTED = "✓", "·"
 
 
 def step_tree(number: int, tree: DraftTree, accepted: Sequence[int], pieces: Sequence[str]) -> Tree:
-    """One step; nodes that follow each other without a fork, of one source and one fate, share a line."""
+    """One step, 0 for what was verified with the prompt.
+
+    Nodes that follow each other without a fork, of one source and one fate, share a line.
+    """
     drafted = counted(len(tree) - 1, "node")
-    head = Text(f"step {number}", style="bold")
+    head = Text(f"step {number}" if number else "with the prompt", style="bold")
     head.append(f" · {drafted}, {len(accepted)} accepted · after {one_line(repr(pieces[0]))}", "not bold dim")
     drawn = Tree(head, guide_style="dim")
     children = [list(found.values()) for found in tree.children()]

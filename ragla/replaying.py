@@ -120,7 +120,7 @@ def wait_until(moment: float) -> None:
 def stats_as_they_grew(stats: DecodeStats) -> Iterator[DecodeStats]:
     """What the answer had cost after each of its steps; its time is shared out by theirs."""
     spent = list(accumulate(step.forward_s + step.draft_s for step in stats.steps))
-    tokens = 1
+    tokens = stats.tokens - sum(step.committed for step in stats.steps)
     for number, (step, seconds) in enumerate(zip(stats.steps, spent, strict=True), 1):
         tokens += step.committed
         share = seconds / spent[-1] if spent[-1] else 0.0

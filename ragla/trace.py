@@ -41,18 +41,16 @@ class Tracer:
         self.file = file
         self.recorder = recorder
         self._view: View | None = None
-        self._steps = 0
-        self._last: tuple[DraftTree, list[int]] | None = None
+        self._last: tuple[int, DraftTree, list[int]] | None = None
 
     def begin(self, question: str, view: View) -> None:
         """An answer begins."""
-        self._view, self._steps, self._last = view, 0, None
+        self._view, self._last = view, None
         self._write({"event": "question", "question": question})
 
-    def observe(self, tree: DraftTree, accepted: list[int]) -> None:
-        """A step was verified; its text is about to come."""
-        self._steps += 1
-        self._last = tree, accepted
+    def observe(self, number: int, tree: DraftTree, accepted: list[int]) -> None:
+        """A step's draft was verified, or the prompt's, number 0; its text is about to come."""
+        self._last = number, tree, accepted
         if self.recorder is not None:
             self.recorder.verified()
         if self.draws:
@@ -61,17 +59,19 @@ class Tracer:
             if self._view is not None:
                 self._view.fresh_line()
             pieces = [self.decode([token]) for token in tree.token_ids]
-            errors().print(step_tree(self._steps, tree, accepted, pieces))
+            errors().print(step_tree(number, tree, accepted, pieces))
 
     def step(self, stats: DecodeStats) -> None:
         """What that step has cost is known now."""
         if self._last is None or (self.file is None and self.recorder is None):
             return
-        record = step_record(*self._last, stats.steps[-1], self.decode)
+        number, tree, accepted = self._last
+        step = stats.steps[-1] if number else with_prompt(stats)
+        record = step_record(tree, accepted, step, self.decode)
         self._last = None
-        self._write({"event": "step", "step": self._steps, **record})
+        self._write({"event": "step", "step": number, **record})
         if self.recorder is not None:
-            self.recorder.step(self._steps, record)
+            self.recorder.step(number, record)
 
     def end(self, answer: Answer) -> None:
         """The answer is there."""
@@ -92,6 +92,13 @@ class Tracer:
         if self.file is not None:
             self.file.write(json.dumps({"schema": SCHEMA, **record}, ensure_ascii=False) + "\n")
             self.file.flush()  # what an interrupt leaves is whole lines
+
+
+def with_prompt(stats: DecodeStats) -> StepStats:
+    """What was verified with the prompt, as if it had been a step; its time is that of the prompt."""
+    from ragla.decode.stats import StepStats
+
+    return StepStats(stats.prefill_drafted, stats.prefill_accepted, stats.tokens, stats.prefill_s, 0.0)
 
 
 def step_record(tree: DraftTree, accepted: Sequence[int], step: StepStats, decode: Decode) -> dict[str, Any]:

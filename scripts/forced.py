@@ -42,6 +42,7 @@ class ForcedBackend:
 
     name = "cuda"
     drafts = True
+    drafts_with_prompt = False
 
     def __init__(self, inner: CudaBackend) -> None:
         self.inner = inner
@@ -67,10 +68,10 @@ class ForcedBackend:
         return self.inner.new_cache(capacity)
 
     @torch.inference_mode()
-    def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
+    def forward(self, rows: QueryRows, cache: KVCache, *, last: int = 0) -> torch.Tensor:
         """The model's logits with the text's tokens on top."""
-        logits = self.inner.forward(rows, cache, last_only=last_only)
-        places = rows.places[-1:] if last_only else rows.places
+        logits = self.inner.forward(rows, cache, last=last)
+        places = rows.places[-last:]
         ids = self._ids[(places + 1).clamp_max(len(self._ids) - 1)].flip(1)  # the best is written last
         said = upload(ids, logits.device)
         for rank in range(ids.shape[1]):
@@ -78,10 +79,10 @@ class ForcedBackend:
         return logits
 
     def forward_ranked(
-        self, rows: QueryRows, cache: KVCache, count: int
+        self, rows: QueryRows, cache: KVCache, count: int, last: int = 1
     ) -> tuple[torch.Tensor, list[list[int]]]:
         """Prompts are not ranked: random weights have no second thoughts worth recycling."""
-        return self.forward(rows, cache, last_only=True), []
+        return self.forward(rows, cache, last=last), []
 
 
 class Forcing(LogitsProcessor):

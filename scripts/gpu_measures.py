@@ -133,7 +133,7 @@ def filled(backend: EagerBackend, text: list[int], room: int, chunk: int) -> KVC
     cache = backend.new_cache(len(text) + room)
     for start in range(0, len(text), chunk):
         part = text[start : start + chunk]
-        backend.forward(causal_rows(part, start, backend.device), cache, last_only=True)
+        backend.forward(causal_rows(part, start, backend.device), cache, last=1)
         cache.committed(len(part))
     return cache
 

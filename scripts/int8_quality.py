@@ -90,7 +90,7 @@ def answer_logits(model: TargetModel, answer: dict[str, list[int]]) -> torch.Ten
     """Logits [answer tokens, vocabulary] at the positions of a recorded answer."""
     prompt, out = answer["prompt"], answer["out"]
     cache = model.backend.new_cache(len(prompt) + len(out))
-    first = model.backend.forward(causal_rows(prompt, 0, model.backend.device), cache, last_only=True)
+    first = model.backend.forward(causal_rows(prompt, 0, model.backend.device), cache, last=1)
     cache.committed(len(prompt))
     if len(out) == 1:
         return first

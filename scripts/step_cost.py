@@ -125,7 +125,7 @@ class Bench:
         """The whole text at once, logits of its last token only."""
         backend, cache = self.models[name].backend, self.caches[name]
         cache.truncate(0)
-        backend.forward(causal_rows(self.ids, 0, backend.device), cache, last_only=True)
+        backend.forward(causal_rows(self.ids, 0, backend.device), cache, last=1)
         cache.committed(len(self.ids))
 
     def step(self, name: str, rows: int) -> None:

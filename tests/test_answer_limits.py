@@ -73,8 +73,8 @@ class SmallMemory(EagerBackend):
 
     most = 1 << 20
 
-    def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
-        logits = super().forward(rows, cache, last_only=last_only)
+    def forward(self, rows: QueryRows, cache: KVCache, *, last: int = 0) -> torch.Tensor:
+        logits = super().forward(rows, cache, last=last)
         if len(rows) > self.most:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return logits

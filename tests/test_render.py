@@ -93,6 +93,18 @@ def test_what_was_kept_and_what_was_decided_alone_is_said_where_it_happened() ->
     assert line.endswith("tokens/s · 40 of 100 prompt tokens kept · 1 near-tie decided alone")
 
 
+def test_what_came_with_the_prompt_is_said_also_where_no_step_was_needed() -> None:
+    told = answer()
+    told.stats.tokens, told.stats.prefill_drafted, told.stats.prefill_accepted = 12, 7, 3
+    assert render_answer.stats_line(told).plain == (
+        "12 tokens in 2 steps · 5.5 tokens/step · 75% accepted, 3 with the prompt · first token 1.2 s"
+        " · 16.0 tokens/s"
+    )
+    told.stats.steps, told.stats.tokens, told.stats.decode_s = [], 4, 0.0
+    [line] = render_answer.cost_lines(told)
+    assert line.plain == ("4 tokens in 0 steps · 75% accepted, 3 with the prompt · first token 1.2 s")
+
+
 def test_the_nodes_of_each_step_are_drawn_over_time() -> None:
     told = answer()
     told.stats.steps = [StepStats(nodes - 1, 0, 1, 0.1, 0.01) for nodes in (1, 8, 64, 64)]

@@ -50,6 +50,11 @@ class Decoded:
     calibration_s: float = 0.0
 
     @property
+    def later_tokens(self) -> int:
+        """Tokens after the first; prefill may have given some of them, too."""
+        return len(self.token_ids) - 1
+
+    @property
     def step_tokens(self) -> int:
         """Tokens committed after prefill."""
         return len(self.token_ids) - self.prefill_tokens
@@ -160,14 +165,15 @@ def _greedy(answerer: Answerer) -> Callable[[Prepared, DecodeRequest], Decoded]:
 def _drained(blocks: Iterator[Block], stats: DecodeStats, seeded_s: float) -> Decoded:
     """Decode to the end and do nothing between steps, so that the decoder's clock counts decoding only."""
     token_ids = tuple(token for block in blocks for token in block.token_ids)
+    commits = tuple(step.committed for step in stats.steps)
     return Decoded(
         token_ids,
-        prefill_tokens=1,
+        prefill_tokens=len(token_ids) - sum(commits),
         steps=len(stats.steps),
         accepted=stats.accepted,
         ttft_s=seeded_s + stats.prefill_s,
         decode_s=stats.decode_s,
-        commits=tuple(step.committed for step in stats.steps),
+        commits=commits,
         nodes=sum(stats.nodes),
         seed_s=seeded_s,
         draft_s=sum(step.draft_s for step in stats.steps),

@@ -76,7 +76,7 @@ def _decoder(
     right, f1 = _quality(name, rows, questions, target)
     nodes = [answer.nodes for answer in answers if answer.nodes is not None]
     return DecoderResult(
-        tokens_per_step=sum(answer.step_tokens for answer in answers) / steps if steps else None,
+        tokens_per_step=sum(answer.later_tokens for answer in answers) / steps if steps else None,
         accepted_share=sum(answer.accepted for answer in answers)
         / sum(len(answer.token_ids) for answer in answers),
         decode_tokens_per_s=sum(answer.step_tokens for answer in timed) / decode_s if timed else None,
@@ -133,13 +133,13 @@ def _step_tokens(name: str, rows: Sequence[Row]) -> Interval | None:
     counts: dict[str, tuple[int, int]] = {}
     for row in rows:
         answer, (tokens, steps) = row.answers[name], counts.get(row.id, (0, 0))
-        counts[row.id] = tokens + answer.step_tokens, steps + answer.steps
-    drawn = [(tokens, steps) for tokens, steps in counts.values() if steps]
-    if not drawn:
+        counts[row.id] = tokens + answer.later_tokens, steps + answer.steps
+    drawn = list(counts.values())
+    if not any(steps for _, steps in drawn):
         return None
 
     def ratio(some: Sequence[tuple[int, int]]) -> float:
-        return sum(tokens for tokens, _ in some) / sum(steps for _, steps in some)
+        return sum(tokens for tokens, _ in some) / max(1, sum(steps for _, steps in some))
 
     return Interval(ratio(drawn), *bootstrap(drawn, ratio))
 

@@ -94,11 +94,12 @@ class Point:
 class DecoderResult:
     """One decoder over all questions and runs; ``None`` where a number does not exist.
 
-    ``tokens_per_step``: tokens committed after prefill / forward passes after it. ``accepted_share``:
-    accepted draft tokens / tokens. ``decode_tokens_per_s``: tokens committed after prefill / seconds
-    after it. ``ttft_s``: median. ``too_short``: questions whose answers have no decode speed.
-    ``identical``: how many questions of how many gave, in every run, the ids of the plain loop in the same
-    precision. ``contains`` and ``token_f1``: means over the questions that have references, 0 to 1.
+    ``tokens_per_step``: tokens after each answer's first / forward passes after prefill: what prefill gives
+    beyond the first needs no step, and counts. ``accepted_share``: accepted draft tokens / tokens.
+    ``decode_tokens_per_s``: tokens committed after prefill / seconds after it. ``ttft_s``: median.
+    ``too_short``: questions whose answers have no decode speed. ``identical``: how many questions of how
+    many gave, in every run, the ids of the plain loop in the same precision. ``contains`` and ``token_f1``:
+    means over the questions that have references, 0 to 1.
 
     ``tokens_per_s``, ``ttft``: medians over questions. ``step_tokens``: ``tokens_per_step`` with its
     interval. ``nodes_per_step``: rows of a forward pass after prefill, None where it was not counted.

@@ -68,7 +68,7 @@ def _point(name: str, baseline: str, rows: Sequence[Row]) -> Point:
     return Point(
         rows[0].id,
         rows[0].category,
-        sum(answer.step_tokens for answer in answers) / steps if steps else None,
+        sum(answer.later_tokens for answer in answers) / steps if steps else None,
         _median_known(speeds),
         median(ratios) if ratios else None,
     )

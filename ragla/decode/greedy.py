@@ -36,7 +36,7 @@ def greedy(
     cache = kept.take(backend, request, cache_capacity(request, ending, 1))
     stats.reused = cache.length
     began = perf_counter()
-    logits = prefill(backend, cache, request, kept=kept)
+    logits = prefill(backend, cache, request, kept=kept)[-1]
     stats.prompt_tokens = len(request.prompt_ids)
     stats.prefill_s = perf_counter() - began
     began = perf_counter()

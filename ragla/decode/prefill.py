@@ -1,9 +1,11 @@
 """Puts a prompt in the KV cache, chunk by chunk, and keeps the chunks that the next prompt begins with.
 
+The last chunk may carry a draft: rows that are no part of the prompt but of what may follow it.
+
 The last bits of a chunk's rows depend on how many rows went through the model together, so a chunk is
 kept whole or not at all, and only where the next prompt would have made the same one: the same tokens
-from the same place, after the same chunks. What is kept is then bit for bit what would be computed, on
-every backend whose forward pass gives equal results for equal inputs.
+from the same place, after the same chunks, and no draft beside them. What is kept is then bit for bit what
+would be computed, on every backend whose forward pass gives equal results for equal inputs.
 """
 
 from __future__ import annotations
@@ -16,9 +18,10 @@ from ragla.decode.backend import Backend
 from ragla.decode.kv_cache import KVCache
 from ragla.decode.request import DecodeRequest
 from ragla.decode.shortage import RowLimits
-from ragla.decode.tree_attention import causal_rows
+from ragla.decode.tree_attention import text_and_tree_rows
 from ragla.decode.verify import RANKS
 from ragla.memory import out_of_memory
+from ragla.trie.draft_tree import DraftTree
 
 ROUNDED = 1024  # rows: a cache is made somewhat larger than asked for, so that it serves the next prompt too
 
@@ -92,8 +95,11 @@ class PromptCache:
         """How many rows a chunk may have."""
         return min(request.prefill_rows, self.limits.prefill or request.prefill_rows)
 
-    def add(self, part: Sequence[int]) -> None:
-        """A chunk is in the cache."""
+    def add(self, part: Sequence[int], *, drafted: bool = False) -> None:
+        """A chunk is in the cache. One with a draft beside it, which is the prompt's last, is not kept."""
+        if drafted:
+            self._tell(len(part))
+            return
         self.token_ids += part
         self.ends.append(len(self.token_ids))
         self._tell()
@@ -103,9 +109,9 @@ class PromptCache:
         self._cache = self._backend = None
         self._keep(0)
 
-    def _tell(self) -> None:
+    def _tell(self, more: int = 0) -> None:
         if self.on_rows is not None:
-            self.on_rows(len(self.token_ids), self._wanted)
+            self.on_rows(len(self.token_ids) + more, self._wanted)
 
     def _keep(self, chunks: int) -> None:
         del self.ends[chunks:]
@@ -118,38 +124,49 @@ def prefill(
     request: DecodeRequest,
     on_ranks: OnRanks | None = None,
     kept: PromptCache | None = None,
+    draft: DraftTree | None = None,
 ) -> torch.Tensor:
-    """Put what is missing of the prompt in the cache, by chunks; the last row's logits [vocabulary].
+    """Put what is missing of the prompt in the cache, by chunks; logits [nodes, vocabulary] of the draft.
 
-    With ``on_ranks`` every position is ranked too, which costs a vocabulary product for each. Where memory
-    runs out the chunks are halved. Raises RaglaError when a single row does not fit.
+    ``draft`` begins with the prompt's last token, which is all of it where there is none; its other nodes'
+    rows lie behind the prompt's in the cache, not counted in. With ``on_ranks`` every position of the
+    prompt is ranked too, which costs a vocabulary product for each. Where memory runs out the draft is left
+    out, so that logits are those of node 0 alone, and then the chunks are halved. Raises RaglaError when a
+    single row does not fit.
     """
     kept = kept or PromptCache(reuse=False)
     ids = request.prompt_ids
+    alone = DraftTree([ids[-1]])
     while True:
         start = cache.length
         end = next(end for end in chunk_ends(request, kept.rows(request)) if end > start)
         part = ids[start:end]
+        tree = draft if draft is not None and end == len(ids) and kept.limits.with_prompt else alone
         try:
-            logits = _chunk(backend, cache, part, on_ranks)
+            logits = _chunk(backend, cache, part, tree, on_ranks)
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
                 raise
             cache.truncate(start)
-            kept.limits.halve_prefill(len(part))
+            if len(tree) > 1:
+                kept.limits.with_prompt = False
+            else:
+                kept.limits.halve_prefill(len(part))
             continue
         cache.committed(len(part))
-        kept.add(part)
+        kept.add(part, drafted=len(tree) > 1)
         if end == len(ids):
-            return logits[-1]
+            return logits
 
 
-def _chunk(backend: Backend, cache: KVCache, part: Sequence[int], on_ranks: OnRanks | None) -> torch.Tensor:
-    """Logits [1, vocabulary] of a chunk's last row."""
-    rows = causal_rows(part, cache.length, backend.device)
+def _chunk(
+    backend: Backend, cache: KVCache, part: Sequence[int], tree: DraftTree, on_ranks: OnRanks | None
+) -> torch.Tensor:
+    """Logits [nodes, vocabulary] of a chunk's last row and the draft behind it."""
+    rows = text_and_tree_rows(part, tree, cache.length, backend.device)
     if on_ranks is None:
-        return backend.forward(rows, cache, last_only=True)
-    logits, ranked = backend.forward_ranked(rows, cache, RANKS)
+        return backend.forward(rows, cache, last=len(tree))
+    logits, ranked = backend.forward_ranked(rows, cache, RANKS, len(tree))
     if ranked:
-        on_ranks(part, ranked)
+        on_ranks(part, ranked[: len(part)])
     return logits

@@ -15,12 +15,14 @@ from ragla.errors import RaglaError
 class RowLimits:
     """How many rows one forward pass may have; None: no bound was met.
 
-    ``prefill``: rows of a prompt's chunk. ``draft``: nodes of a draft, node 0 included. They last from
-    answer to answer, so that a limit is run into once.
+    ``prefill``: rows of a prompt's chunk. ``draft``: nodes of a draft, node 0 included. ``with_prompt``:
+    whether a draft fits beside a prompt's last chunk. They last from answer to answer, so that a limit is
+    run into once.
     """
 
     prefill: int | None = None
     draft: int | None = None
+    with_prompt: bool = True
 
     def halve_prefill(self, rows: int) -> None:
         """A chunk of ``rows`` rows did not fit. Raises RaglaError where it had one."""

@@ -33,7 +33,8 @@ class DecodeStats:
 
     ``calibration_s``: spent once per model and machine on measuring what steps cost. ``reused``: prompt
     tokens whose rows were still in the cache. ``decided_alone``: near-ties that one more forward pass over
-    a single row has decided.
+    a single row has decided. ``prefill_drafted``, ``prefill_accepted``: of the draft that was verified with
+    the prompt, which is no step's.
     """
 
     prompt_tokens: int = 0
@@ -41,6 +42,8 @@ class DecodeStats:
     tokens: int = 0
     copied: int = 0
     decided_alone: int = 0
+    prefill_drafted: int = 0
+    prefill_accepted: int = 0
     prefill_s: float = 0.0
     calibration_s: float = 0.0
     decode_s: float = 0.0
@@ -49,7 +52,7 @@ class DecodeStats:
     @property
     def drafted(self) -> int:
         """Draft nodes verified."""
-        return sum(step.drafted for step in self.steps)
+        return self.prefill_drafted + sum(step.drafted for step in self.steps)
 
     @property
     def nodes(self) -> list[int]:
@@ -59,12 +62,15 @@ class DecodeStats:
     @property
     def accepted(self) -> int:
         """Draft tokens committed, bonus tokens not counted."""
-        return sum(step.accepted for step in self.steps)
+        return self.prefill_accepted + sum(step.accepted for step in self.steps)
 
     @property
     def tokens_per_step(self) -> float:
-        """Mean acceptance length: committed tokens per step, bonus included; prefill's token is no step's."""
-        return sum(step.committed for step in self.steps) / len(self.steps) if self.steps else 0.0
+        """Mean acceptance length: tokens after the first, which costs no step, per step.
+
+        Those that were accepted with the prompt count: they are tokens for which no step was needed.
+        """
+        return (self.tokens - 1) / len(self.steps) if self.steps else 0.0
 
     @property
     def acceptance_rate(self) -> float:
@@ -83,5 +89,6 @@ class DecodeStats:
 
     @property
     def decode_tokens_per_s(self) -> float:
-        """Tokens after the first, per second spent after it."""
-        return (self.tokens - 1) / self.decode_s if self.tokens > 1 and self.decode_s > 0 else 0.0
+        """Tokens that did not come with the prompt, per second spent on them."""
+        later = max(0, self.tokens - 1 - self.prefill_accepted)
+        return later / self.decode_s if self.decode_s > 0 else 0.0

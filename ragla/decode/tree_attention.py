@@ -70,10 +70,33 @@ def causal_rows(token_ids: Sequence[int], prefix: int, device: torch.device) -> 
 
 def tree_rows(tree: DraftTree, prefix: int, device: torch.device) -> QueryRows:
     """Rows of a draft tree after ``prefix`` cached rows; row i is node i."""
-    rows = len(tree)
-    among = torch.zeros(rows, rows, dtype=torch.bool)
+    positions = torch.tensor(tree.depths(), dtype=torch.long).add_(prefix)
+    ids = torch.tensor(tree.token_ids, dtype=torch.long)
+    return QueryRows(ids, positions, _family(tree), prefix, device)
+
+
+def text_and_tree_rows(
+    token_ids: Sequence[int], tree: DraftTree, prefix: int, device: torch.device
+) -> QueryRows:
+    """Rows of plain text after ``prefix`` cached rows, then those of the draft behind it.
+
+    The text's last token is the tree's node 0, so that the last ``len(tree)`` rows are its nodes.
+    """
+    if len(tree) == 1:
+        return causal_rows(token_ids, prefix, device)
+    before = len(token_ids) - 1
+    ids = torch.tensor([*token_ids, *tree.token_ids[1:]], dtype=torch.long)
+    depths = torch.tensor(tree.depths(), dtype=torch.long)
+    places = torch.cat([torch.arange(before), depths.add_(before)]).add_(prefix)
+    among = torch.ones(len(ids), len(ids), dtype=torch.bool).tril_()
+    among[before:, before:] = _family(tree)
+    return QueryRows(ids, places, among, prefix, device)
+
+
+def _family(tree: DraftTree) -> torch.Tensor:
+    """Which nodes each node sees, its ancestors and itself: bool [T, T]."""
+    among = torch.zeros(len(tree), len(tree), dtype=torch.bool)
     pairs = [(node, ancestor) for node, path in enumerate(tree.ancestors()) for ancestor in path]
     nodes, ancestors = torch.tensor(pairs, dtype=torch.long).unbind(1)
     among[nodes, ancestors] = True
-    positions = torch.tensor(tree.depths(), dtype=torch.long).add_(prefix)
-    return QueryRows(torch.tensor(tree.token_ids, dtype=torch.long), positions, among, prefix, device)
+    return among

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from ragla.trie import beliefs
 from ragla.trie.answers import Answers
+from ragla.trie.beginnings import Beginnings
 from ragla.trie.core import grow, step
 from ragla.trie.draft_tree import DraftTree
 from ragla.trie.growth import NO_SOURCE, Beliefs, Grown, Limits
@@ -44,6 +45,8 @@ class Drafter:
         self._sources = [self.question]
         if self.answers is not None:
             self._sources.append(Source(self.answers.trie))
+        self.beginnings = Beginnings(order)
+        self._beginning: Source | None = None
         self.question_mebibytes = question_mebibytes
         self.thoughts = SecondThoughts(self.without)
         self.frequent_confidence = beliefs.Means([beliefs.FREQUENT_PRIOR])
@@ -80,6 +83,7 @@ class Drafter:
         self.variants = {} if alike is None else self._variants(alike)
         for source in self._sources:
             source.contexts = source.trie.contexts(self._tail)
+        self._beginning = None
         self._tree: Grown | None = None
 
     def _seed(self, prompt: list[int], sources: list[tuple[str, Sequence[int]]]) -> None:
@@ -118,11 +122,12 @@ class Drafter:
             self.thoughts.beside.clear()  # it spoke of one position only
             self._follow(token)
             self._tail.append(token)
+        self._beginning = None
         del self._tail[:-TAIL]
 
     def _observe(self, token: int) -> None:
         """Learn from the token that truly came."""
-        named = [source.observe(token) for source in self._sources]
+        named = [source.observe(token) for source in self._drafted_from()]
         if any(named):
             return
         if not self.thoughts.observe(self._tail[-1] if self._tail else None, token):
@@ -131,7 +136,7 @@ class Drafter:
 
     def _follow(self, token: int) -> None:
         """Step onto the token in every source; it may be copied itself from now on."""
-        for source in self._sources:
+        for source in self._drafted_from():
             source.contexts = step(source.trie.windows, source.contexts, token, self.variants)
         windows = self.question.trie.windows
         copied = len(self.question.contexts) > 2
@@ -180,7 +185,7 @@ class Drafter:
         for node in accepted:
             contexts = step(question.windows, contexts, tree.token_ids[node], self.variants)
             origin = tree.origins[node]
-            if sources[node] == 1 and origin is not None:
+            if sources[node] > 0 and origin is not None:
                 answers.use(origin.source)
                 if len(contexts) > 2:  # the root, and a match of two tokens or more
                     tree.origins[node] = question.origin(question.windows.position(contexts))
@@ -233,6 +238,7 @@ class Drafter:
         named = zip(("question", "answers"), self._sources, strict=False)
         return {
             **{name: source.confidence for name, source in named},
+            "beginnings": self.beginnings.confidence,
             "ranks": self.thoughts.confidence,
             "frequent": self.frequent_confidence,
             "recent": self.thoughts.recent.confidence,
@@ -254,6 +260,19 @@ class Drafter:
             self.answers.keep(answer_ids, name)
             self._sources[1].contexts = self.answers.trie.contexts(self._tail)
 
+    def draft_beginning(self, last_token: int, limits: DraftLimits) -> DraftTree:
+        """The best tree after a prompt, to be verified with it; node 0 alone without earlier answers.
+
+        To be called between ``begin`` and the first ``commit``.
+        """
+        if self.answers is not None and "prefill-draft" not in self.without:
+            self._beginning = self.beginnings.source(self.answers.kept)
+        return DraftTree([last_token]) if self._beginning is None else self.draft(last_token, limits)
+
+    def _drafted_from(self) -> list[Source]:
+        """The sources of the draft at hand, the question's first."""
+        return self._sources if self._beginning is None else [*self._sources, self._beginning]
+
     def draft(self, last_token: int, limits: DraftLimits) -> DraftTree:
         """The best tree of at most ``limits.budget`` nodes after ``last_token``, likeliest node first."""
         self._forbidden = limits.forbidden
@@ -268,20 +287,21 @@ class Drafter:
             limits.stops,
             self._tail,
         )
-        tries = [source.trie.windows for source in self._sources]
-        states = [source.contexts for source in self._sources]
-        grown = grow(tries, states, last_token, bounds, self._beliefs())
+        sources = self._drafted_from()
+        tries = [source.trie.windows for source in sources]
+        states = [source.contexts for source in sources]
+        grown = grow(tries, states, last_token, bounds, self._beliefs(sources))
         self._tree = grown
         origins = [
-            None if source == NO_SOURCE else self._sources[source].trie.origin(position)
+            None if source == NO_SOURCE else sources[source].trie.origin(position)
             for source, position in zip(grown.sources, grown.positions, strict=True)
         ]
         return DraftTree(grown.token_ids, grown.parents, grown.probabilities, origins)
 
-    def _beliefs(self) -> Beliefs:
+    def _beliefs(self, sources: Sequence[Source]) -> Beliefs:
         anchored = [] if "anchor" in self.without else self.anchor.shares()
         return Beliefs(
-            [source.confidence.values for source in self._sources],
+            [source.confidence.values for source in sources],
             self.thoughts.confidence.values,
             0.0 if "frequent" in self.without else self.frequent_confidence[0],
             self.calibration.values,

@@ -19,6 +19,7 @@ SOURCES = (
     "recent",
     "anchor",
     "frequent",
+    "prefill-draft",
 )
 """What drafts come from, each of which can be switched off.
 
@@ -27,11 +28,12 @@ to earlier questions; ``recycled``: the model's second thoughts after the same t
 draft nodes and prompt positions (``prompt-ranks``) too; ``rejected`` is also what the model would have
 said next on the branches it did not take; ``chances``: how probable the model found its second thoughts,
 not their rank alone; ``recent``: its second thoughts at the last positions;
-``anchor``: where a broken copy may go on; ``frequent`` tokens.
+``anchor``: where a broken copy may go on; ``frequent`` tokens; ``prefill-draft``: how earlier answers
+began, of which a first draft is made that is verified with the prompt.
 """
 
 
-LIVE_SOURCES = ("rejected", "prompt-ranks", "chances", "documents", "answers")
+LIVE_SOURCES = ("rejected", "prompt-ranks", "chances", "documents", "answers", "prefill-draft")
 """What only a decoder that runs can know; no transcript holds it."""
 
 

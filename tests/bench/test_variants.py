@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,6 +75,24 @@ def test_a_fixed_budget_is_verified_whatever_it_costs(
     fixed = result.decoders["budget:4"].nodes_per_step
     assert fixed is not None
     assert fixed > 1.0
+
+
+def test_a_first_draft_is_verified_with_the_prompt_where_it_may_be(
+    profile: Profile, target: TargetModel, questions: list[BenchQuestion]
+) -> None:
+    """A question that was asked before: its answer is known, but not to what knows a transcript only."""
+    asked = [questions[0], replace(questions[0], id="again")]
+    names = ["greedy", "budget:8", "without:prefill-draft", "as-replayed"]
+    result = run_bench(profile, target, asked, names)
+    again = result.rows[-1].answers
+    assert result.rows[-1].id == "again"
+    assert again["budget:8"].prefill_tokens > 1
+    assert {again[name].prefill_tokens for name in ("greedy", "without:prefill-draft", "as-replayed")} == {1}
+    assert all(found.identical == (2, 2) for found in result.decoders.values())
+    for name, found in result.decoders.items():
+        answers = [row.answers[name] for row in result.rows]
+        steps = sum(answer.steps for answer in answers)
+        assert found.tokens_per_step == sum(len(answer.token_ids) - 1 for answer in answers) / steps
 
 
 @pytest.fixture(scope="module")

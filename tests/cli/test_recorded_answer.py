@@ -52,6 +52,8 @@ def answers(draw: st.DrawFn) -> Answer:
         decided_alone=draw(WHOLE), prefill_s=draw(SECONDS), decode_s=draw(SECONDS),
         steps=draw(st.lists(STEPS, max_size=5)),
     )  # fmt: skip
+    if figures is None:
+        stats.prefill_drafted, stats.prefill_accepted = draw(WHOLE), draw(WHOLE)
     spans = [
         CopySpan(start, end, draw(TEXT), *(draw(WHOLE) for _ in range(4)), draw(st.integers(1, 9)))
         for start, end in stretches(draw, text)

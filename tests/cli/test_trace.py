@@ -62,8 +62,10 @@ def test_the_steps_of_an_answer_are_drawn_beside_it(ragla: Ragla, world: World, 
     plain = ragla("ask", QUESTION, *drafted)
     traced = ragla("ask", QUESTION, *drafted, "--trace")
     assert traced.stdout == plain.stdout
-    assert "step 1 · " in traced.stderr
+    assert "with the prompt · " in traced.stderr  # the same answer was given before
     assert any("✓" in line for line in traced.stderr.splitlines())
+    forgetful = ragla("ask", QUESTION, *drafted, "-s", "decode.keep_answers=false", "--trace")
+    assert "step 1 · " in forgetful.stderr
 
 
 def test_the_steps_of_an_answer_are_kept(ragla: Ragla, world: World, parrot: Path, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def after(backend: EagerBackend, text: list[int], room: int, chunk: int = 512) -
     cache = backend.new_cache(len(text) + room)
     for start in range(0, len(text), chunk):
         part = text[start : start + chunk]
-        backend.forward(causal_rows(part, start, CPU), cache, last_only=True)
+        backend.forward(causal_rows(part, start, CPU), cache, last=1)
         cache.committed(len(part))
     return cache
 
@@ -296,13 +296,13 @@ def test_idle_storages_make_room_for_a_pass(idle: bool, monkeypatch: pytest.Monk
     rows = causal_rows(text, 0, CPU)
     if not idle:
         with pytest.raises(torch.OutOfMemoryError):
-            cuda.forward(rows, cache, last_only=True)
+            cuda.forward(rows, cache, last=1)
         return
-    found = cuda.forward(rows, cache, last_only=True)
+    found = cuda.forward(rows, cache, last=1)
     assert cuda._pool.idle == []
     assert cache.rows[0].length == 20
     eager = EagerBackend(tiny("llama"))
-    expected = real(eager, rows, eager.new_cache(20), last_only=True)
+    expected = real(eager, rows, eager.new_cache(20), last=1)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 

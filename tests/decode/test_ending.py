@@ -223,7 +223,7 @@ def test_the_observer_sees_the_nodes_that_were_committed() -> None:
             request,
             DecodeStats(),
             LIMITS,
-            observe=lambda tree, nodes: seen.append((tree, nodes)),
+            observe=lambda number, tree, nodes: seen.append((tree, nodes)),
         )
     )
     assert len(seen) == len(blocks) - 1

@@ -453,7 +453,7 @@ def test_fused_layers_compute_what_transformers_does(load_tiny: Any, tmp_path: P
 def test_ranking_a_prompt_leaves_the_last_row_as_it_is(load_tiny: Any) -> None:
     backend = load_tiny("llama", "cpu", "float32").backend
     rows = causal_rows([3 + (index * 29) % 110 for index in range(70)], 0, backend.device)
-    alone = backend.forward(rows, backend.new_cache(70), last_only=True)
+    alone = backend.forward(rows, backend.new_cache(70), last=1)
     logits, ranked = backend.forward_ranked(rows, backend.new_cache(70), 4)
     assert torch.equal(logits, alone)
     every = backend.forward(rows, backend.new_cache(70))

@@ -90,17 +90,23 @@ def test_sampled(cell: Cell) -> None:
     asked = DecodeRequest(PROMPT, 24, cell.end_ids, sampling=sampling, prefill_rows=CHUNK)
     expected = plain(cell.backend, asked)
     limits = DraftLimits(BUDGETS[3 + cell.offset % 6], max_depth=20, shape=SHAPES[cell.offset // 3 % 3])
-    found, _ = drafted(cell.backend, asked, limits, nearly(expected))
+    found, stats = drafted(cell.backend, asked, limits, nearly(expected), nearly(expected))
     assert found == expected
+    assert stats.prefill_drafted > 0
 
 
 @every_cell
 def test_a_prompt_longer_than_a_chunk(cell: Cell, load_tiny: Any) -> None:
-    """530 tokens, 512 and then 18 at a time, answered as transformers' own greedy search answers it."""
+    """530 tokens, 512 and then 18 at a time, answered as transformers' own greedy search answers it.
+
+    A first draft of what earlier answers began with is read with the 18.
+    """
     asked = DecodeRequest(LONG, 10)
     expected = plain(cell.backend, asked)
-    found, _ = drafted(cell.backend, asked, DraftLimits(24, max_depth=20), nearly(expected))
+    earlier = [expected[:3], *nearly(expected)]
+    found, stats = drafted(cell.backend, asked, DraftLimits(24, max_depth=20), nearly(expected), earlier)
     assert found == expected
+    assert stats.prefill_accepted > 0
     if cell.kind != "int8":  # transformers has no such model
         stock = load_tiny(cell.name, "eager", "float32").backend.model
         assert expected == generated(stock, LONG, 10)

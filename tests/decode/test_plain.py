@@ -74,9 +74,9 @@ def test_a_memory_is_read_anew_where_it_cannot_go_back(target: Any) -> None:
         assert plain(target.backend, DecodeRequest(PROMPT, 12, prefill_rows=rows)) == whole
     cache = target.backend.new_cache(100)
     for token in (5, 6, 7, whole[1]):
-        target.backend.forward(causal_rows([token], 0, target.backend.device), cache, last_only=True)
+        target.backend.forward(causal_rows([token], 0, target.backend.device), cache, last=1)
         cache.truncate(0)
-    target.backend.forward(causal_rows(PROMPT, 0, target.backend.device), cache, last_only=True)
+    target.backend.forward(causal_rows(PROMPT, 0, target.backend.device), cache, last=1)
     cache.committed(len(PROMPT))
     for token in whole[:4]:
         target.backend.forward(causal_rows([token], cache.length, target.backend.device), cache)
@@ -139,7 +139,7 @@ def test_a_quantised_cache_is_used_and_said(tmp_path: Path, load_tiny: Any) -> N
     stock = load_tiny("llama", "eager").backend.model
     rows = causal_rows(PROMPT, 0, target.backend.device)
     cache = target.backend.new_cache(80)
-    target.backend.forward(rows, cache, last_only=True)
+    target.backend.forward(rows, cache, last=1)
     cache.committed(len(PROMPT))
     step = target.backend.forward(causal_rows([5], len(PROMPT), target.backend.device), cache)
     with torch.inference_mode():

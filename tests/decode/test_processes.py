@@ -21,7 +21,7 @@ from ragla.decode.backend.eager import EagerBackend
 from ragla.decode.backend.processes import Channel, Follower, Leader, Order, packed, unpacked
 from ragla.decode.model import LoadSettings, load_target
 from ragla.decode.request import DecodeRequest
-from ragla.decode.tree_attention import causal_rows, tree_rows
+from ragla.decode.tree_attention import causal_rows, text_and_tree_rows, tree_rows
 from ragla.errors import UsageError
 from ragla.trie import DraftLimits
 from tests.decode.random_trees import random_tree
@@ -53,7 +53,7 @@ if target.follow is not None:
     print("followed")
 else:
     answer = plain(target.backend, REQUEST)
-    found, stats = drafted(target.backend, REQUEST, DraftLimits(budget=16), [answer])
+    found, stats = drafted(target.backend, REQUEST, DraftLimits(budget=16), [answer], [answer[:2], [7, 8]])
     weight = target.backend.inner.model.model.layers[0].self_attn.q_proj.weight
     print(json.dumps([answer, found, stats.tokens_per_step, list(weight.to_local().shape)]))
 """
@@ -95,22 +95,29 @@ def test_a_follower_ends_with_the_same_rows() -> None:
     expected = plain(tiny(), REQUEST)
     crossed = [ids for token in expected for ids in (token, (token * 7 + 1) % 120)]
     for _ in range(2):
-        found, stats = drafted(leader, REQUEST, DraftLimits(budget=12), [crossed, expected])
+        found, stats = drafted(
+            leader, REQUEST, DraftLimits(budget=12), [crossed, expected], [expected[:3], crossed]
+        )
         assert found == expected
+        assert stats.prefill_accepted > 2
         assert stats.tokens_per_step > 1.5
     cache = leader.new_cache(64)
-    leader.forward_ranked(causal_rows(REQUEST.prompt_ids, 0, CPU), cache, 4)
-    cache.committed(30)
-    leader.forward(tree_rows(random_tree(9, 3), 30, CPU), cache)
+    leader.forward_ranked(causal_rows(REQUEST.prompt_ids[:20], 0, CPU), cache, 4)
+    cache.committed(20)
+    first = random_tree(9, 5)
+    leader.forward(text_and_tree_rows(REQUEST.prompt_ids[20:], first, 20, CPU), cache, last=9)
+    cache.committed(10)
+    cache.keep([1, 4])
+    leader.forward(tree_rows(random_tree(9, 3), 32, CPU), cache)
     cache.keep([0, 2, 5])
-    leader.forward(causal_rows([7], 33, CPU), cache)
+    leader.forward(causal_rows([7], 35, CPU), cache)
     assert any(order[0] == Order.KEEP for order in queue.waiting)
     leader.order(Order.STOP)
     follower.follow()
     [(_, followed)] = follower._caches.items()  # those of the answers were dropped with theirs
     for mine, theirs in zip(cache.rows, followed.rows, strict=True):
-        assert torch.equal(mine.keys[:, :, :34], theirs.keys[:, :, :34])
-        assert torch.equal(mine.values[:, :, :34], theirs.values[:, :, :34])
+        assert torch.equal(mine.keys[:, :, :36], theirs.keys[:, :, :36])
+        assert torch.equal(mine.values[:, :, :36], theirs.values[:, :, :36])
     leader.close()
 
 

@@ -32,9 +32,9 @@ LIMITS = DraftLimits(budget=12)
 class CoarseBackend(EagerBackend):
     """A model in which each logit of a tree is off by up to half a near-tie, as rounding would have it."""
 
-    def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
-        logits = super().forward(rows, cache, last_only=last_only)
-        if last_only or len(rows) == 1:
+    def forward(self, rows: QueryRows, cache: KVCache, *, last: int = 0) -> torch.Tensor:
+        logits = super().forward(rows, cache, last=last)
+        if last or len(rows) == 1:
             return logits
         noise = torch.rand(logits.shape, generator=torch.Generator().manual_seed(cache.length)) * 2 - 1
         return logits + noise * logits.amax(-1, keepdim=True).abs().clamp_min(1.0) * TIE / 2.2

@@ -32,7 +32,7 @@ class TableBackend:
 
     name = "table"
     device = torch.device("cpu")
-    drafts = True
+    drafts = drafts_with_prompt = True
     context_end = 1000
 
     def __init__(self) -> None:
@@ -41,10 +41,10 @@ class TableBackend:
     def new_cache(self, capacity: int) -> KVCache:
         return KVCache(1, capacity)
 
-    def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
+    def forward(self, rows: QueryRows, cache: KVCache, *, last: int = 0) -> torch.Tensor:
         cache.rows[0].update(rows.token_ids[None, None, :, None].float(), rows.positions[None, None, :, None])
         logits = self.table[rows.token_ids, rows.positions]
-        return logits[-1:] if last_only else logits
+        return logits[-last:]
 
     def after(self, text: list[int]) -> torch.Tensor:
         """The logits after a text, float [5]."""

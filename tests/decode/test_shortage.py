@@ -31,14 +31,14 @@ class SmallMemory(EagerBackend):
     most = 1 << 20
     error: Exception = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 
-    def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
+    def forward(self, rows: QueryRows, cache: KVCache, *, last: int = 0) -> torch.Tensor:
         self.seen.append(len(rows))
         hook = None
         if len(rows) > self.most:
-            last = self.model.base_model.layers[-1]
-            hook = last.register_forward_pre_hook(self.fail)
+            layer = self.model.base_model.layers[-1]
+            hook = layer.register_forward_pre_hook(self.fail)
         try:
-            return super().forward(rows, cache, last_only=last_only)
+            return super().forward(rows, cache, last=last)
         finally:
             if hook is not None:
                 hook.remove()

@@ -21,7 +21,7 @@ CPU = torch.device("cpu")
 
 def after_prefix(backend: Any, prefix: list[int], room: int) -> KVCache:
     cache: KVCache = backend.new_cache(len(prefix) + room)
-    backend.forward(causal_rows(prefix, 0, CPU), cache, last_only=True)
+    backend.forward(causal_rows(prefix, 0, CPU), cache, last=1)
     cache.committed(len(prefix))
     return cache
 

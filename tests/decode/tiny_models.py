@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,11 @@ from transformers.utils import logging
 from ragla.decode.decoder import lookahead
 from ragla.decode.greedy import greedy
 from ragla.decode.kv_cache import KVCache
+from ragla.decode.prefill import PromptCache
 from ragla.decode.request import DecodeRequest
 from ragla.decode.stats import DecodeStats
 from ragla.decode.tree_attention import QueryRows
-from ragla.trie import Drafter, DraftLimits
+from ragla.trie import Answers, Drafter, DraftLimits
 from tests.decode.tiny_configs import END, VOCABULARY
 from tests.decode.tiny_configs import tiny_config as tiny_config
 
@@ -73,12 +74,22 @@ def generated(model: Any, prompt: list[int], tokens: int, **keywords: Any) -> li
 
 
 def drafted(
-    backend: Any, request: DecodeRequest, limits: DraftLimits, seeds: list[list[int]] | None = None
+    backend: Any,
+    request: DecodeRequest,
+    limits: DraftLimits,
+    seeds: list[list[int]] | None = None,
+    earlier: Sequence[list[int]] = (),
+    kept: PromptCache | None = None,
 ) -> tuple[list[int], DecodeStats]:
-    """The answer of lookahead with a drafter that has read ``seeds``, and what it took."""
-    drafter, stats = Drafter(), DecodeStats()
+    """The answer of lookahead with a drafter that has read ``seeds``, and what it took.
+
+    ``earlier`` answers are known to it: a first draft goes through the model with the prompt.
+    """
+    drafter, stats = Drafter(answers=Answers(8, 1 << 20)), DecodeStats()
+    for answer in earlier:
+        drafter.end(answer)
     drafter.begin(request.prompt_ids, [(f"seed {i}", ids) for i, ids in enumerate(seeds or [])])
-    blocks = list(lookahead(backend, drafter, request, stats, limits))
+    blocks = list(lookahead(backend, drafter, request, stats, limits, kept=kept))
     assert all(len(block.token_ids) == len(block.origins) for block in blocks)
     return [token for block in blocks for token in block.token_ids], stats
 
@@ -88,7 +99,7 @@ class ScriptedBackend:
 
     name = "scripted"
     device = torch.device("cpu")
-    drafts = True
+    drafts = drafts_with_prompt = True
 
     def __init__(self, following: Callable[[int, int], int], context_end: int = 10_000) -> None:
         self.following = following
@@ -98,7 +109,7 @@ class ScriptedBackend:
     def new_cache(self, capacity: int) -> KVCache:
         return KVCache(1, capacity)
 
-    def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
+    def forward(self, rows: QueryRows, cache: KVCache, *, last: int = 0) -> torch.Tensor:
         """One-hot logits; the cache's rows are the tokens, so that their order can be checked."""
         assert int(rows.positions.max()) < self.context_end
         self.forwards.append(len(rows.token_ids))
@@ -107,4 +118,4 @@ class ScriptedBackend:
         pairs = zip(rows.token_ids.tolist(), rows.positions.tolist(), strict=True)
         for row, (token, position) in enumerate(pairs):
             logits[row, self.following(token, position)] = 1.0
-        return logits[-1:] if last_only else logits
+        return logits[-last:]

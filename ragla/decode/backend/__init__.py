@@ -20,19 +20,20 @@ class Backend(Protocol):
     device: torch.device
     context_end: int
     drafts: bool  # False where a tree cannot be verified exactly: decode one token a step
+    drafts_with_prompt: bool  # whether a tree may go through the model together with the prompt's end
 
     def new_cache(self, capacity: int) -> KVCache:
         """An empty cache of ``capacity`` rows."""
         ...
 
-    def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
-        """Logits [T, vocabulary] of T rows, or [1, vocabulary] of the last; the cache grows by T rows."""
+    def forward(self, rows: QueryRows, cache: KVCache, *, last: int = 0) -> torch.Tensor:
+        """Logits [last, vocabulary] of the last of T rows, of all for 0; the cache grows by T rows."""
         ...
 
     def forward_ranked(
-        self, rows: QueryRows, cache: KVCache, count: int
+        self, rows: QueryRows, cache: KVCache, count: int, last: int = 1
     ) -> tuple[torch.Tensor, list[list[int]]]:
-        """``forward(last_only=True)``, the same bits, and the ``count`` best ids after every row.
+        """What ``forward`` gives for ``last``, the same bits, and the ``count`` best ids after every row.
 
         The lists are empty where the model does not show its hidden states.
         """

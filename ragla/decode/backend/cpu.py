@@ -40,31 +40,33 @@ class CpuBackend(EagerBackend):
         super().__init__(model, cache_dtype=torch.float32 if kernels.compiled else torch.float64)
         self._mask_dtype = torch.float32  # whatever precision the embedding is kept in
 
+        # without them a prompt's rows attend in float32, where a step's attend in float64: other bits
+        self.drafts_with_prompt = kernels.compiled
         self._layers = fused_layers(model, self.layer_types, self.window)
 
     @torch.inference_mode()
-    def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
-        """Logits [T, vocabulary] of T rows, or [1, vocabulary] of the last; the cache grows by T rows."""
+    def forward(self, rows: QueryRows, cache: KVCache, *, last: int = 0) -> torch.Tensor:
+        """Logits [last, vocabulary] of the last of T rows, of all for 0; the cache grows by T rows."""
         if self._layers is None:
             with PlacesAlone():
-                return super().forward(rows, cache, last_only=last_only)
+                return super().forward(rows, cache, last=last)
         hidden = self._hidden(self._layers, rows, cache)
-        return self._logits(hidden[-1:] if last_only else hidden)
+        return self._logits(hidden[-last:])
 
     @torch.inference_mode()
     def forward_ranked(
-        self, rows: QueryRows, cache: KVCache, count: int
+        self, rows: QueryRows, cache: KVCache, count: int, last: int = 1
     ) -> tuple[torch.Tensor, list[list[int]]]:
-        """``forward(last_only=True)``, the same bits, and the ``count`` best ids after every row."""
+        """What ``forward`` gives for ``last``, the same bits, and the ``count`` best ids after every row."""
         if self._layers is None:
             with PlacesAlone():
-                return super().forward_ranked(rows, cache, count)
+                return super().forward_ranked(rows, cache, count, last)
         hidden = self._hidden(self._layers, rows, cache)
+        logits = self._logits(hidden[-last:])
         ranked: list[list[int]] = []
-        for start in range(0, len(hidden), RANKED_ROWS):
-            logits = self._logits(hidden[start : start + RANKED_ROWS])
-            ranked += best_ids(logits, count)
-        return logits[-1:], ranked
+        for start in range(0, len(hidden) - last, RANKED_ROWS):
+            ranked += best_ids(self._logits(hidden[start:-last][:RANKED_ROWS]), count)
+        return logits, ranked + best_ids(logits, count)
 
     def _hidden(self, layers: FusedLayers, rows: QueryRows, cache: KVCache) -> torch.Tensor:
         embedded = self.model.get_input_embeddings()(rows.token_ids).float()

@@ -43,6 +43,8 @@ class CudaBackend(EagerBackend):
     """
 
     name = "cuda"
+    # a tree needs a mask, which would take the prompt's last chunk off flash attention
+    drafts_with_prompt = False
 
     def __init__(self, model: Any, graphs: GraphRunner | None = None, *, record: bool = True) -> None:
         super().__init__(model)
@@ -81,24 +83,24 @@ class CudaBackend(EagerBackend):
             ) from error
 
     @torch.inference_mode()
-    def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
-        """Logits [T, vocabulary] of T rows, or [1, vocabulary] of the last; the cache grows by T rows.
+    def forward(self, rows: QueryRows, cache: KVCache, *, last: int = 0) -> torch.Tensor:
+        """Logits [last, vocabulary] of the last of T rows, of all for 0; the cache grows by T rows.
 
         When memory runs out, what is kept for later answers is given up first.
         """
         try:
-            return self._pass(rows, cache, last_only)
+            return self._pass(rows, cache, last)
         except (RuntimeError, MemoryError) as error:
             if not self._pool.idle or not out_of_memory(error):
                 raise
         self._pool.drop_idle()
         cache.truncate(rows.prefix)
-        return self._pass(rows, cache, last_only)
+        return self._pass(rows, cache, last)
 
-    def _pass(self, rows: QueryRows, cache: KVCache, last_only: bool) -> torch.Tensor:
-        step = None if last_only else self._step(rows, cache)
+    def _pass(self, rows: QueryRows, cache: KVCache, last: int) -> torch.Tensor:
+        step = None if last else self._step(rows, cache)
         if step is None or not isinstance(cache, PooledCache):
-            return super().forward(rows, cache, last_only=last_only)
+            return super().forward(rows, cache, last=last)
         logits = step(rows)
         cache.grown(len(rows))
         return logits
@@ -166,7 +168,7 @@ class CudaBackend(EagerBackend):
         texts = ([1, 2, 3], [3, 2, 1, 2, 3, 1])
         for text in texts:
             cache = self._pool.new_cache(len(text) + 1)
-            super().forward(causal_rows(text, 0, self.device), cache, last_only=True)
+            super().forward(causal_rows(text, 0, self.device), cache, last=1)
             cache.committed(len(text))
             row = causal_rows([4], len(text), self.device)
             found = self.forward(row, cache)

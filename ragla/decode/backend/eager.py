@@ -23,6 +23,7 @@ class EagerBackend:
 
     name = "eager"
     drafts = True
+    drafts_with_prompt = True
 
     def __init__(self, model: Any, cache_dtype: torch.dtype | None = None) -> None:
         self.model = model.eval()
@@ -39,35 +40,35 @@ class EagerBackend:
         return KVCache(self.config.num_hidden_layers, capacity, self._cache_dtype)
 
     @torch.inference_mode()
-    def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
-        """Logits [T, vocabulary] of T rows, or [1, vocabulary] of the last; the cache grows by T rows."""
+    def forward(self, rows: QueryRows, cache: KVCache, *, last: int = 0) -> torch.Tensor:
+        """Logits [last, vocabulary] of the last of T rows, of all for 0; the cache grows by T rows."""
         output = self.model(
             input_ids=rows.token_ids[None],
             position_ids=rows.positions[None],
             attention_mask=self._masks(rows),
             cache=cache,
             use_cache=True,
-            logits_to_keep=1 if last_only else 0,
+            logits_to_keep=last,
         )
         logits: torch.Tensor = output.logits[0]
         return logits
 
     @torch.inference_mode()
     def forward_ranked(
-        self, rows: QueryRows, cache: KVCache, count: int
+        self, rows: QueryRows, cache: KVCache, count: int, last: int = 1
     ) -> tuple[torch.Tensor, list[list[int]]]:
-        """``forward(last_only=True)``, the same bits, and the ``count`` best ids after every row.
+        """What ``forward`` gives for ``last``, the same bits, and the ``count`` best ids after every row.
 
-        Only the vocabulary product is done for all rows, a block at a time, beside the one of the last row:
-        in a product of other rows the last row's logits could have other bits.
+        Only the vocabulary product is done for all rows, a block at a time, beside the one of the last rows:
+        in a product of other rows their logits could have other bits.
         """
         body, head = self.model.base_model, self.model.get_output_embeddings()
         seen: list[torch.Tensor] = []
         if body is self.model or head is None:
-            return self.forward(rows, cache, last_only=True), []
+            return self.forward(rows, cache, last=last), []
         hook = body.register_forward_hook(lambda _module, _args, output: seen.append(output[0]))
         try:
-            logits = self.forward(rows, cache, last_only=True)
+            logits = self.forward(rows, cache, last=last)
         finally:
             hook.remove()
         ranked: list[list[int]] = []
@@ -102,10 +103,10 @@ class BloomBackend(EagerBackend):
         self._key_positions = torch.empty(0, dtype=torch.long)
         model.base_model.build_alibi_tensor = self._alibi
 
-    def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
-        """Logits [T, vocabulary] of T rows, or [1, vocabulary] of the last; the cache grows by T rows."""
+    def forward(self, rows: QueryRows, cache: KVCache, *, last: int = 0) -> torch.Tensor:
+        """Logits [last, vocabulary] of the last of T rows, of all for 0; the cache grows by T rows."""
         self._key_positions = rows.key_positions
-        return super().forward(rows, cache, last_only=last_only)
+        return super().forward(rows, cache, last=last)
 
     def _alibi(self, mask: torch.Tensor, heads: int, dtype: torch.dtype) -> torch.Tensor:
         """Bias [heads, 1, prefix + T]."""

@@ -61,7 +61,7 @@ class PlainBackend:
     """Runs a transformers model a token a step; decoder-only models, and what others share."""
 
     name = "plain"
-    drafts = False
+    drafts = drafts_with_prompt = False
 
     def __init__(self, model: Any, new_memory: NewMemory | None = None) -> None:
         """``new_memory`` makes an empty cache where the model is not to make its own."""
@@ -77,8 +77,8 @@ class PlainBackend:
         return PlainCache(capacity)
 
     @torch.inference_mode()
-    def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
-        """Logits [T, vocabulary] of T rows, or [1, vocabulary] of the last; the cache grows by T rows.
+    def forward(self, rows: QueryRows, cache: KVCache, *, last: int = 0) -> torch.Tensor:
+        """Logits [last, vocabulary] of the last of T rows, of all for 0; the cache grows by T rows.
 
         Raises ValueError for rows that are not the next of a text.
         """
@@ -88,14 +88,14 @@ class PlainBackend:
         if rows.positions.tolist() != list(range(start, end)):
             raise ValueError("a model that cannot verify a tree was given one")
         cache.token_ids += rows.token_ids.tolist()
-        logits = self._read(cache, end - start, prompt=last_only)
-        return logits[-1:] if last_only else logits[start - end :]
+        logits = self._read(cache, end - start, prompt=last == 1)
+        return logits[-last:] if last else logits[start - end :]
 
     def forward_ranked(
-        self, rows: QueryRows, cache: KVCache, count: int
+        self, rows: QueryRows, cache: KVCache, count: int, last: int = 1
     ) -> tuple[torch.Tensor, list[list[int]]]:
-        """``forward(last_only=True)``; ranks would only serve drafts."""
-        return self.forward(rows, cache, last_only=True), []
+        """What ``forward`` gives for ``last``; ranks would only serve drafts."""
+        return self.forward(rows, cache, last=last), []
 
     def _read(self, cache: PlainCache, rows: int, prompt: bool) -> torch.Tensor:
         """Logits [fed, vocabulary] after the text; at least of its last ``rows`` tokens, or of the last.
@@ -202,10 +202,10 @@ def _tried(backend: PlainBackend) -> bool:
     An encoder may read its prompt from both ends.
     """
     cache = backend.new_cache(3)
-    alone = backend.forward(causal_rows([1], 0, backend.device), cache, last_only=True)
+    alone = backend.forward(causal_rows([1], 0, backend.device), cache, last=1)
     cache.truncate(0)
     rows = causal_rows([1, 2], 0, backend.device)
-    both = backend.forward(rows, cache, last_only=isinstance(backend, EncoderDecoderBackend))
+    both = backend.forward(rows, cache, last=int(isinstance(backend, EncoderDecoderBackend)))
     cache.committed(2)
     backend.forward(causal_rows([3], 2, backend.device), cache)
     return len(both) < 2 or not (both[0] - alone[0]).norm() > 0.2 * alone.norm()

@@ -33,8 +33,8 @@ class Order(IntEnum):
     STOP = 0
     NEW_CACHE = 1  # number, capacity
     DROP = 2  # number
-    KEEP = 3  # number, nodes…
-    FORWARD = 4  # number, last only, ranks wanted, rows…
+    KEEP = 3  # number, length of the text, nodes…
+    FORWARD = 4  # number, last rows wanted, ranks wanted, rows…
 
 
 class Channel:
@@ -115,7 +115,7 @@ class LedCache(KVCache):
     def keep(self, nodes: Sequence[int]) -> None:
         """Of the rows the last forward added keep these, in this order."""
         if list(nodes) != list(range(len(nodes))):  # else the next pass says where the text ends
-            self._leader.order(Order.KEEP, self.number, *nodes)
+            self._leader.order(Order.KEEP, self.number, self.length, *nodes)
         self.inner.keep(nodes)
         self.length = self.inner.length
 
@@ -132,6 +132,7 @@ class Leader:
         self.inner = inner
         self.name, self.device = inner.name, inner.device
         self.context_end, self.drafts = inner.context_end, inner.drafts
+        self.drafts_with_prompt = inner.drafts_with_prompt
         self.dropped: list[int] = []
         self._channel = channel
         self._caches = 0
@@ -150,20 +151,20 @@ class Leader:
         self.order(Order.NEW_CACHE, self._caches, capacity)
         return LedCache(self.inner.new_cache(capacity), self._caches, self)
 
-    def forward(self, rows: QueryRows, cache: KVCache, *, last_only: bool = False) -> torch.Tensor:
-        """Logits [T, vocabulary] of T rows, or [1, vocabulary] of the last; the cache grows by T rows."""
-        return self.inner.forward(rows, self._announced(rows, cache, int(last_only), 0), last_only=last_only)
+    def forward(self, rows: QueryRows, cache: KVCache, *, last: int = 0) -> torch.Tensor:
+        """Logits [last, vocabulary] of the last of T rows, of all for 0; the cache grows by T rows."""
+        return self.inner.forward(rows, self._announced(rows, cache, last, 0), last=last)
 
     def forward_ranked(
-        self, rows: QueryRows, cache: KVCache, count: int
+        self, rows: QueryRows, cache: KVCache, count: int, last: int = 1
     ) -> tuple[torch.Tensor, list[list[int]]]:
-        """``forward(last_only=True)``, the same bits, and the ``count`` best ids after every row."""
-        return self.inner.forward_ranked(rows, self._announced(rows, cache, 1, count), count)
+        """What ``forward`` gives for ``last``, the same bits, and the ``count`` best ids after every row."""
+        return self.inner.forward_ranked(rows, self._announced(rows, cache, last, count), count, last)
 
-    def _announced(self, rows: QueryRows, cache: KVCache, last_only: int, count: int) -> KVCache:
+    def _announced(self, rows: QueryRows, cache: KVCache, last: int, count: int) -> KVCache:
         if not isinstance(cache, LedCache):
             raise TypeError("a cache of another backend")
-        self.order(Order.FORWARD, cache.number, last_only, count, *packed(rows))
+        self.order(Order.FORWARD, cache.number, last, count, *packed(rows))
         return cache.inner
 
     def close(self) -> None:
@@ -201,17 +202,19 @@ class Follower:
         elif order == Order.DROP:
             del self._caches[number]
         elif order == Order.KEEP:
-            self._caches[number].keep(rest)
+            cache, (length, *nodes) = self._caches[number], rest
+            cache.length = length  # a prompt's last pass adds text too, before its draft
+            cache.keep(nodes)
         else:
             self._forward(self._caches[number], *rest)
 
-    def _forward(self, cache: KVCache, last_only: int, count: int, *numbers: int) -> None:
+    def _forward(self, cache: KVCache, last: int, count: int, *numbers: int) -> None:
         rows = unpacked(numbers, self.inner.device)
         cache.truncate(rows.prefix)
         if count:
-            self.inner.forward_ranked(rows, cache, count)
+            self.inner.forward_ranked(rows, cache, count, last)
         else:
-            self.inner.forward(rows, cache, last_only=bool(last_only))
+            self.inner.forward(rows, cache, last=last)
 
 
 def shared(inner: Backend) -> tuple[Backend, Follower | None]:
