@@ -139,7 +139,8 @@ def _step_tokens(name: str, rows: Sequence[Row]) -> Interval | None:
         return None
 
     def ratio(some: Sequence[tuple[int, int]]) -> float:
-        return sum(tokens for tokens, _ in some) / max(1, sum(steps for _, steps in some))
+        steps = sum(steps for _, steps in some)
+        return sum(tokens for tokens, _ in some) / steps if steps else ratio(drawn)
 
     return Interval(ratio(drawn), *bootstrap(drawn, ratio))
 

@@ -20,7 +20,7 @@ MARKS = (2**31 - 2, 2**31 - 1)
 Ids that no vocabulary has. They count as a match of two tokens: before what followed the prompt's last
 token elsewhere, after what followed more of its end.
 """
-ANSWERS = 64  # beginnings counted, the newest
+ANSWERS = 64  # beginnings counted: the newest, and of those that an earlier process left the most used
 TOKENS = 8  # of each
 
 
@@ -32,7 +32,7 @@ class Beginnings:
         self.confidence = beliefs.length_confidences(order)
 
     def source(self, kept: Mapping[str, KeptAnswer]) -> Source | None:
-        """The beginnings of answers, given by name, the oldest first; None where there is none."""
+        """The beginnings of answers, given by name, the best last; None where there is none."""
         source = Source(TokenTrie(self.order))
         try:
             for name, answer in list(kept.items())[-ANSWERS:]:

@@ -20,6 +20,7 @@ from ragla.trie.thoughts import SecondThoughts
 from ragla.trie.token_trie import TokenTrie
 
 TAIL = 32  # tokens of the text that are kept at hand: contexts and stop sequences are shorter
+EARLIER = 1  # earlier answers among a draft's sources: this question, earlier answers, how they begin
 
 
 class Drafter:
@@ -186,7 +187,8 @@ class Drafter:
             contexts = step(question.windows, contexts, tree.token_ids[node], self.variants)
             origin = tree.origins[node]
             if sources[node] > 0 and origin is not None:
-                answers.use(origin.source)
+                if sources[node] == EARLIER:  # how answers begin says nothing of one of them
+                    answers.use(origin.source)
                 if len(contexts) > 2:  # the root, and a match of two tokens or more
                     tree.origins[node] = question.origin(question.windows.position(contexts))
 
@@ -218,7 +220,7 @@ class Drafter:
         self.forget_ranks()
         if self.answers is not None:
             self.answers.clear()
-            self._sources[1].contexts = self.answers.trie.contexts(self._tail)
+            self._sources[EARLIER].contexts = self.answers.trie.contexts(self._tail)
 
     def forget_ranks(self) -> None:
         """Forget the recycled ids; what was learned about how far to trust them stays."""
@@ -258,7 +260,7 @@ class Drafter:
         self.endings.observe(spoken, ended=ended or spoken != list(answer_ids))
         if self.answers is not None and answer_ids:
             self.answers.keep(answer_ids, name)
-            self._sources[1].contexts = self.answers.trie.contexts(self._tail)
+            self._sources[EARLIER].contexts = self.answers.trie.contexts(self._tail)
 
     def draft_beginning(self, last_token: int, limits: DraftLimits) -> DraftTree:
         """The best tree after a prompt, to be verified with it; node 0 alone without earlier answers.

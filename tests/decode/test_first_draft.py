@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from ragla.decode.backend.eager import EagerBackend
 from ragla.decode.budget import StepCost
 from ragla.decode.decoder import lookahead
 from ragla.decode.kv_cache import KVCache
+from ragla.decode.model import LoadSettings, load_target
 from ragla.decode.prefill import PromptCache
 from ragla.decode.request import DecodeRequest
 from ragla.decode.stats import DecodeStats
@@ -21,7 +23,8 @@ from ragla.decode.verify import SamplingSettings
 from ragla.trie import Answers, Drafter, DraftLimits, DraftTree
 from tests.decode.random_trees import random_tree
 from tests.decode.test_shortage import SmallMemory
-from tests.decode.tiny_models import VOCABULARY, ScriptedBackend, drafted, few, plain
+from tests.decode.tiny_configs import tiny_config
+from tests.decode.tiny_models import VOCABULARY, ScriptedBackend, drafted, few, plain, save_tiny
 
 CPU = torch.device("cpu")
 PROMPT = [5, 6, 7]
@@ -279,3 +282,23 @@ def test_a_node_is_worth_a_row_where_it_saves_more_than_the_row_takes() -> None:
     assert len(StepCost({10: {1: 0.010, 16: 0.160}}).trim_beside(tree, 1000)) == 1
     assert len(StepCost().trim_beside(tree, 1000)) == 1
     assert len(cheap.trim_beside(DraftTree([1]), 1000)) == 1
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@pytest.mark.parametrize("text", [250, 300])
+def test_heads_of_any_width_have_the_bits_of_steps(tmp_path: Path, dtype: Any, text: int) -> None:
+    """Of prompts longer than any draft, too, which once were read in another precision than steps."""
+    folder = save_tiny(tmp_path / "odd", tiny_config("llama", head_dim=12))
+    target = load_target(folder, LoadSettings(backend="cpu", dtype=dtype)).backend
+    ids = [3 + at % 50 for at in range(text)]
+    tree = DraftTree(ids[-1:])
+    tree.add(7, 0)
+    tree.add(9, 1)
+    together = target.forward(text_and_tree_rows(ids, tree, 0, CPU), target.new_cache(text + 3), last=3)
+    cache = target.new_cache(text + 3)
+    apart = [target.forward(causal_rows(ids, 0, CPU), cache, last=1)]
+    cache.committed(text)
+    for token in (7, 9):
+        apart.append(target.forward(causal_rows([token], cache.length, CPU), cache))
+        cache.committed(1)
+    assert torch.equal(together, torch.cat(apart))

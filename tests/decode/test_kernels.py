@@ -37,7 +37,7 @@ pytestmark = pytest.mark.skipif(not kernels.compiled, reason="the kernels are no
 
 TASKS = Path("/proc/self/task")
 HEADS = st.sampled_from([(1, 1), (3, 1), (4, 2), (9, 3), (6, 6)])
-WIDTHS = st.sampled_from([8, 24, 64, 80, 128])
+WIDTHS = st.sampled_from([8, 12, 20, 24, 64, 80, 128])
 
 
 def numbers(*shape: int, seed: int = 0) -> torch.Tensor:

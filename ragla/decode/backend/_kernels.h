@@ -43,8 +43,7 @@ enum {
     LINEAR_ROWS = 96,  /* rows of a unit of work in a product */
     FOLDED_ROWS = 36,  /* query rows of a unit of work in attention */
     KEY_TILE = 32,     /* keys that are transposed at a time */
-    VALUE_BLOCK = 128, /* values that stay in the nearest cache for all rows */
-    MAX_WIDTH = 512    /* of a head */
+    VALUE_BLOCK = 128  /* values that stay in the nearest cache for all rows */
 };
 
 typedef enum { FLOAT32 = 0, FLOAT16 = 1, BFLOAT16 = 2, INTEGER8 = 3 } Format;

@@ -16,7 +16,7 @@ import torch
 
 GROUP = 32  # outputs that are packed together
 BLOCK = 256  # inputs that are summed together, with one scale in 8 bit
-LANES = 8  # widths of heads are multiples
+LANES = 8  # the kernel takes widths of heads that are multiples
 LINE = 64  # bytes of a cache line
 LARGE_PAGE = 1 << 21  # bytes
 FORMATS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.int8: 3}
@@ -137,12 +137,11 @@ def linear(
 
 
 def can_attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, visible: torch.Tensor) -> bool:
-    """Whether these are float32, seen by a boolean mask, and of a width that the kernel takes."""
+    """Whether these are float32, seen by a boolean mask, and of shapes that the kernel takes."""
     return (
         query.dtype == key.dtype == value.dtype == torch.float32
         and visible.dtype == torch.bool
         and query.shape[-1] == key.shape[-1]
-        and query.shape[-1] % LANES == value.shape[-1] % LANES == 0
         and query.shape[1] % key.shape[1] == 0
     )
 
@@ -158,8 +157,11 @@ def attention(
     """Attention as transformers calls it: query [1, H, T, D], key and value [1, H_kv, L, D].
 
     ``visible``: bool [1, 1, T, L]. Returns float32 [1, T, H, D_value]. Row t depends on
-    query t and on the keys and values it sees, in their order, and on nothing else.
+    query t and on the keys and values it sees, in their order, and on nothing else. Of a width that is no
+    multiple of ``LANES`` keys and values are copied, with zeros behind.
     """
+    value_width = value.shape[-1]
+    query, key, value = (_in_lanes(tensor) for tensor in (query, key, value))
     query, key, value, visible = (_dense(tensor) for tensor in (query, key, value, visible))
     _, heads, rows, width = query.shape
     groups, n_keys = key.shape[1:3]
@@ -189,7 +191,7 @@ def attention(
         softcap or 0.0,
         torch.get_num_threads(),
     )
-    return out
+    return out[..., :value_width].contiguous()
 
 
 def can_rank(logits: torch.Tensor) -> bool:
@@ -275,6 +277,11 @@ def layers(
 
 def _address(tensor: torch.Tensor | None) -> int:
     return 0 if tensor is None else tensor.data_ptr()
+
+
+def _in_lanes(tensor: torch.Tensor) -> torch.Tensor:
+    missing = -tensor.shape[-1] % LANES
+    return torch.nn.functional.pad(tensor, (0, missing)) if missing else tensor
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
