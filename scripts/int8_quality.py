@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from pathlib import Path
 from statistics import mean, quantiles
 from typing import NamedTuple
@@ -79,10 +78,7 @@ def target(options: argparse.Namespace, dtype: Dtype) -> TargetModel:
     """The model in one precision; the other is let go."""
     if dtype not in _loaded:
         _loaded.clear()
-        with tempfile.TemporaryDirectory() as folder:
-            integers = options.integers or Path(folder)
-            settings = LoadSettings(dtype=dtype, integers=integers)
-            _loaded[dtype] = load_target(options.model, settings)
+        _loaded[dtype] = load_target(options.model, LoadSettings(dtype=dtype, integers=options.integers))
     return _loaded[dtype]
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import torch
@@ -37,7 +38,9 @@ CPU_FAMILIES = {
 
 @dataclass(frozen=True)
 class LoadSettings:
-    """How to load: see the profile keys of these names. ``integers`` is the folder for 8-bit weights."""
+    """How to load: see the profile keys of these names. ``integers`` is the folder in which
+    8-bit weights are kept; None: they are made anew for each load.
+    """
 
     backend: Literal["auto", "eager", "cpu", "cuda"] = "auto"
     device: str = "auto"
@@ -46,7 +49,7 @@ class LoadSettings:
     threads: int = 0
     quantization: dict[str, Any] | None = None
     trust_remote_code: bool = False
-    integers: Path = Path("integers")
+    integers: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,9 @@ def _cpu_backend(
                 "use --set decode.dtype=float32",
             )
         try:
-            return CpuBackend(load_integer_model(checkpoint.folder, checkpoint.config, settings.integers))
+            with TemporaryDirectory() as unkept:
+                integers = settings.integers or Path(unkept)
+                return CpuBackend(load_integer_model(checkpoint.folder, checkpoint.config, integers))
         except (KeyError, RuntimeError, SafetensorError) as error:
             raise checkpoint.unloadable(error) from error
     model = checkpoint.read_model(torch.float32, attention=ATTENTION)

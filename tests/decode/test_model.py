@@ -294,3 +294,15 @@ def test_an_integer_model_computes_nearly_what_the_float_model_does(tmp_path: Pa
     found = backend.forward(causal_rows(prompt[0].tolist(), 0, backend.device), backend.new_cache(24))
     error = (found - expected).norm(dim=-1) / expected.norm(dim=-1)
     assert error.max() < 0.1
+
+
+def test_eight_bit_weights_are_kept_only_where_a_folder_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = save_tiny(tmp_path / "model", tiny_config("llama"))
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    load_target(folder, LoadSettings(dtype="int8"))
+    assert not [*Path().iterdir()]
+    load_target(folder, LoadSettings(dtype="int8", integers=Path("kept")))
+    assert [*Path("kept").iterdir()]
