@@ -59,7 +59,7 @@ class Wheel(_Record):
 class WheelSource(_Record):
     """A model packed in wheels; ``bytes`` and ``sha256`` speak of the joined payload."""
 
-    payload: Literal["gguf", "folder"]
+    payload: Literal["gguf", "folder", "encoder"]
     redistributor: str
     bytes: int = Field(gt=0)
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
@@ -68,12 +68,16 @@ class WheelSource(_Record):
 
 
 class Entry(_Record):
-    """One model of the registry; ``bytes`` is the room it takes once ready."""
+    """One model of the registry; ``bytes`` is the room it takes once ready.
+
+    ``prompts``: what an embedder wants before a question and before a passage, where its files do not say.
+    """
 
     kind: Kind
     hub: str = Field(pattern=r"^[\w.-]+/[\w.-]+$")
     licence: str
     bytes: int = Field(gt=0)
+    prompts: tuple[str, str] | None = None
     wheels: WheelSource | None = None
 
 

