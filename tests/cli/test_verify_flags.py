@@ -26,14 +26,14 @@ def test_an_exact_answer_is_verified(ragla: Ragla, world: World, dtype: str) -> 
 
 
 def test_what_no_model_said_is_a_bug(ragla: Ragla, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decoder that accepts a token too many: the answer differs by far more than rounding."""
+    """A decoder that takes another token: the answer differs by far more than rounding, from the first one on."""
     import ragla.decode.decoder as decoder
 
     honest = decoder.accepted_path
 
     def careless(tree: Any, choose: Any) -> tuple[list[int], list[int]]:
         nodes, chosen = honest(tree, choose)
-        return nodes, [*chosen[:-1], chosen[-1] ^ 1]
+        return nodes, [chosen[0] ^ 1, *chosen[1:]]
 
     monkeypatch.setattr(decoder, "accepted_path", careless)
     result = ragla("ask", QUESTION, *world.flags, "--verify", *FLOAT32)
