@@ -26,7 +26,7 @@ def test_an_exact_answer_is_verified(ragla: Ragla, world: World, dtype: str) -> 
 
 
 def test_what_no_model_said_is_a_bug(ragla: Ragla, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decoder that takes another token: the answer differs by far more than rounding, from the first one on."""
+    """A decoder that takes another first token: the answer differs by far more than rounding."""
     import ragla.decode.decoder as decoder
 
     honest = decoder.accepted_path
