@@ -5,6 +5,7 @@ unless it is told to.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -131,9 +132,8 @@ def _cpu_backend(
                 "use --set decode.dtype=float32",
             )
         try:
-            with TemporaryDirectory() as unkept:
-                integers = settings.integers or Path(unkept)
-                return CpuBackend(load_integer_model(checkpoint.folder, checkpoint.config, integers))
+            with nullcontext(settings.integers) if settings.integers else TemporaryDirectory() as integers:
+                return CpuBackend(load_integer_model(checkpoint.folder, checkpoint.config, Path(integers)))
         except (KeyError, RuntimeError, SafetensorError) as error:
             raise checkpoint.unloadable(error) from error
     model = checkpoint.read_model(torch.float32, attention=ATTENTION)

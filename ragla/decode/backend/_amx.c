@@ -45,6 +45,11 @@ typedef struct {
     uint8_t rows[16];
 } TileShapes;
 
+/* So many of sixteen lanes; none for none left, all for more. */
+FAST __mmask16 first_lanes(ptrdiff_t left) {
+    return (__mmask16)(left >= 16 ? 0xffff : left > 0 ? (1 << left) - 1 : 0);
+}
+
 /* Tiles: sums of high and low bytes with two panels, 0 to 3; bytes of the rows, 4 and 5; weights, 6 and 7. */
 OWN void shape_tiles(int rows) {
     TileShapes shapes;
@@ -187,9 +192,7 @@ OWN void quantise_row(const float *x, ptrdiff_t inputs, int16_t *levels, float *
     float largest = largest_of(x, inputs);
     __m512 factor = _mm512_set1_ps(LEVELS / largest);
     for (ptrdiff_t i = 0; i < plane; i += 16) {
-        ptrdiff_t left = inputs - i;
-        __mmask16 there = (__mmask16)(left >= 16 ? 0xffff : left > 0 ? (1 << left) - 1 : 0);
-        __m512 scaled = _mm512_mul_ps(_mm512_maskz_loadu_ps(there, x + i), factor);
+        __m512 scaled = _mm512_mul_ps(_mm512_maskz_loadu_ps(first_lanes(inputs - i), x + i), factor);
         __m256i whole = _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(scaled));
         _mm_store_si128((void *)(high + i), _mm256_cvtepi16_epi8(_mm256_srai_epi16(whole, 8)));
         _mm_store_si128((void *)(low + i), _mm256_cvtepi16_epi8(whole));

@@ -95,9 +95,10 @@ FAST void split_quarter(const Step *step, const Step *near, const Step *far, int
 }
 
 /* A step's weights with nothing else to do meanwhile: the first step, or one with fewer inputs. */
-FAST void split_step(const Step *step, Format format, SplitWeights *split) {
+FAST void split_step(const FloatSource *source, ptrdiff_t at, Format format, SplitWeights *split) {
+    Step step = step_of(source, at), near = step_of(source, at + NEAR), far = step_of(source, at + FAR);
     for (int quarter = 0; quarter < 4; quarter++) {
-        split_quarter(step, step, step, quarter, step->inputs, format, split);
+        split_quarter(&step, &near, &far, quarter, step.inputs, format, split);
     }
     KEEP_ORDER;
 }
@@ -210,14 +211,13 @@ FAST void multiply_step(const Rows *rows, ptrdiff_t step, int tiles, Format form
 /* Products of some steps while the weights are split, a step ahead. */
 FAST void split_and_multiply(const Rows *rows, const FloatSource *source, ptrdiff_t start, ptrdiff_t end, int tiles,
                              Format format, SplitWeights *split, ptrdiff_t slots) {
-    Step next = step_of(source, start);
-    split_step(&next, format, &split[start % slots]);
+    split_step(source, start, format, &split[start % slots]);
     for (ptrdiff_t step = start; step + 1 < end; step++) {
         const SplitWeights *used = &split[step % slots];
         SplitWeights *made = &split[(step + 1) % slots];
-        next = step_of(source, step + 1);
+        Step next = step_of(source, step + 1);
         if (next.inputs < STEP_INPUTS) {
-            split_step(&next, format, made);
+            split_step(source, step + 1, format, made);
             multiply_step(rows, step, tiles, format, used);
             break;
         }
@@ -265,10 +265,8 @@ FAST void store_sums(TileSums *sums, int tiles) {
 /* A row of a tile of n_rows: its three pieces, each rounded to the nearest, with zeros behind the last input. */
 OWN void split_row(const float *x, ptrdiff_t inputs, ptrdiff_t n_rows, uint16_t *pieces) {
     const __m512i half = _mm512_set1_epi32(0x8000);
-    for (ptrdiff_t i = 0; i < inputs; i += 16) {
-        ptrdiff_t left = inputs - i;
-        __mmask16 there = (__mmask16)(left >= 16 ? 0xffff : (1 << left) - 1);
-        __m512 rest = _mm512_maskz_loadu_ps(there, x + i);
+    for (ptrdiff_t i = 0; i < pieces_row(inputs) / PIECES; i += PANEL) {
+        __m512 rest = _mm512_maskz_loadu_ps(first_lanes(inputs - i), x + i);
         uint16_t *to = pieces + i / STEP_INPUTS * PIECES * n_rows * STEP_INPUTS + i % STEP_INPUTS;
         for (int piece = 0; piece < PIECES; piece++) {
             __m512i rounded = _mm512_add_epi32(_mm512_castps_si512(rest), half);
@@ -276,11 +274,6 @@ OWN void split_row(const float *x, ptrdiff_t inputs, ptrdiff_t n_rows, uint16_t 
             _mm256_storeu_si256((void *)(to + piece * n_rows * STEP_INPUTS),
                                 _mm512_cvtepi32_epi16(_mm512_srli_epi32(top, 16)));
             rest = _mm512_sub_ps(rest, _mm512_castsi512_ps(top));
-        }
-        if (left <= 16 && i % STEP_INPUTS == 0) {
-            for (int piece = 0; piece < PIECES; piece++) {
-                memset(to + piece * n_rows * STEP_INPUTS + 16, 0, 32);
-            }
         }
     }
 }
@@ -304,8 +297,8 @@ FAST void multiply_rows(const Rows *rows, const FloatSource *source, ptrdiff_t s
 OWN void finish_sums(const Linear *linear, ptrdiff_t group, ptrdiff_t first_row, ptrdiff_t n_rows,
                      const TileSums *sums) {
     for (ptrdiff_t panel = 0; panel < 2; panel++) {
-        ptrdiff_t first = group * GROUP + panel * PANEL, left = linear->outputs - first;
-        __mmask16 there = (__mmask16)(left >= PANEL ? 0xffff : left > 0 ? (1 << left) - 1 : 0);
+        ptrdiff_t first = group * GROUP + panel * PANEL;
+        __mmask16 there = first_lanes(linear->outputs - first);
         __m512 bias = linear->bias == NULL ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(there, linear->bias + first);
         for (ptrdiff_t r = 0; r < n_rows; r++) {
             ptrdiff_t at = (first_row + r) * linear->outputs + first;
